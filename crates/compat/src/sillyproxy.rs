@@ -172,6 +172,7 @@ fn keystore(arguments: &Arguments) -> KeystoreConfig {
         password: Some(password),
         default: None,
         reload_interval: RELOAD_INTERVAL,
+        acme: None,
     }
 }
 

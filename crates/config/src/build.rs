@@ -3,6 +3,7 @@
 //! Structural problems are `shape.rs`'s business and reported before: a value of the wrong shape is skipped here without a word. Touches no
 //! disk; the files a configuration names are gathered for `load` to look at.
 
+mod acme;
 mod address;
 mod conditions;
 mod contracts;
@@ -96,7 +97,7 @@ pub(super) fn build(
     let policies = build.policies(root);
     let log_fields = build.log_fields(root, &mut routes);
     let tokens = build.tokens(root, &policies, &claims_read(&routes, &policies, &log_fields));
-    let config = Config {
+    let mut config = Config {
         workers: process::workers(root),
         listeners,
         udp_listeners: build.udp_listeners(root),
@@ -120,6 +121,7 @@ pub(super) fn build(
         effective: Effective::of(&ROOT, root),
         unused: Unused(build.unused(root)),
     };
+    acme::add_names(root, &mut config, build.problems);
     build.forwarding_loops(root, &config);
     build.hash_rules(root, &config);
     let referenced = build.referenced;

@@ -43,8 +43,8 @@ pub use shape::effective::Effective;
 pub use shape::reference::{key_server_reference, reference};
 pub use shape::schema::{json_schema, key_server_json_schema};
 pub use shape::surface::{
-    HalfClose, HealthMethod, ListenerLimits, ListenerOptions, QueueConfig, RedirectQuery, RouteOptions, SameSite,
-    WhenAllDown,
+    AcmeOptions, HalfClose, HealthMethod, ListenerLimits, ListenerOptions, QueueConfig, RedirectQuery, RouteOptions,
+    SameSite, WhenAllDown,
 };
 pub use sources::Included;
 

@@ -17,6 +17,7 @@ use crate::shape::effective::Effective;
 use crate::shape::surface::{ListenerOptions, RedirectQuery, RouteOptions};
 use crate::sources::Included;
 
+mod acme;
 mod conditions;
 mod contracts;
 mod datagram;
@@ -29,6 +30,7 @@ mod tokens;
 mod upstreams;
 mod variables;
 
+pub use acme::*;
 pub use conditions::{Conditions, ValueCondition, ValueMatch, ValueOf};
 pub use datagram::{AllowedDestination, DatagramHeader, SourceConfig, TargetsConfig, UdpListenerConfig};
 pub use place::{Bindable, Place, places};
@@ -281,6 +283,8 @@ pub struct KeystoreConfig {
     pub default: Option<String>,
     /// Period of the unconditional re-read.
     pub reload_interval: Duration,
+    /// How its certificates are ordered; none: it is what somebody else puts there.
+    pub acme: Option<Arc<AcmeConfig>>,
 }
 
 /// A group of key servers.

@@ -161,7 +161,21 @@ impl Store {
         reuse: Option<&Store>,
     ) -> Result<Store, LoadError> {
         let state = unchanged::state(location, password, keys);
-        let store = pair::settle(load_pairs(location, password, keys), &location.path().display().to_string(), reuse)?;
+        let loaded = load_pairs(location, password, keys);
+        let store = pair::settle(pair::not_empty(loaded, location.path()), reuse)?;
+        Ok(Store { state, ..store })
+    }
+
+    /// The same of a folder that certificates are put into one by one: it may be empty, and need not be there yet.
+    ///
+    /// # Errors
+    /// As [`Store::load`].
+    pub fn load_growing(folder: &Path, reuse: Option<&Store>) -> Result<Store, LoadError> {
+        let location = Location::PemFolder(folder.to_owned());
+        let state = unchanged::state(&location, None, Keys::InStore);
+        let is_there = std::fs::symlink_metadata(folder).is_ok();
+        let loaded = if is_there { load_pairs(&location, None, Keys::InStore) } else { pair::Loaded::default() };
+        let store = pair::settle(loaded, reuse)?;
         Ok(Store { state, ..store })
     }
 

@@ -1,7 +1,7 @@
 //! A chain with its key (or the promise of one elsewhere), whatever store it came from: the checks every pair passes, and how a load's pairs become a `Store`.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -13,7 +13,7 @@ use crate::certified::{Certified, Digest, public_key_digest};
 use crate::date::{date, days_until};
 use crate::{Entry, LoadError, Store};
 
-/// From this many days before its end, a certificate is worth a warning.
+/// From this many days before its end, a certificate is worth a warning; one that lives for less than three times as long, in its last third.
 pub const EXPIRY_WARNING_DAYS: i64 = 14;
 
 /// What is wrong, and what should be known, so far.
@@ -144,13 +144,19 @@ impl Pair {
     }
 }
 
-/// Gives each name and key type to one pair, and makes the store. `place` is what the store is called in messages.
-pub(crate) fn settle(mut loaded: Loaded, place: &str, reuse: Option<&Store>) -> Result<Store, LoadError> {
+/// With a problem if a store holds nothing.
+pub(crate) fn not_empty(mut loaded: Loaded, place: &Path) -> Loaded {
     if loaded.pairs.is_empty() && loaded.report.problems.is_empty() {
+        let place = place.display();
         loaded.report.problem(format!(
             "{place}: holds no certificate with its key; add one with `portunus keystore add --store {place}`"
         ));
     }
+    loaded
+}
+
+/// Gives each name and key type to one pair, and makes the store.
+pub(crate) fn settle(mut loaded: Loaded, reuse: Option<&Store>) -> Result<Store, LoadError> {
     if !loaded.report.problems.is_empty() {
         return Err(LoadError { problems: loaded.report.problems });
     }
@@ -221,11 +227,12 @@ pub(crate) fn validity_problem(
     now: SystemTime,
 ) -> Option<String> {
     let left = days_until(not_after, now);
+    let is_soon = left < EXPIRY_WARNING_DAYS.min(days_until(not_after, not_before) / 3);
     if now > not_after {
         Some(format!("{origin}: expired on {}; clients reject it; renew it", date(not_after)))
     } else if now < not_before {
         Some(format!("{origin}: not valid before {}; clients reject it until then", date(not_before)))
-    } else if left < EXPIRY_WARNING_DAYS {
+    } else if is_soon {
         Some(format!("{origin}: expires on {}, in {left} days; renew it", date(not_after)))
     } else {
         None

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use config::{AdminConfig, Config, Reloaded};
@@ -11,6 +11,7 @@ use proxy::background::{documents, key_sets, switches, upkeep};
 use proxy::passport::self_test;
 use proxy::server::{Server, Source, State};
 use telemetry::{Diagnostics, Reporter};
+use tokio::task::AbortHandle;
 
 use crate::admin::{AdminState, ReloadRequest};
 use crate::supervisor::{self, Belongings, Origin, Plan, Reload, Role, Watched};
@@ -22,6 +23,8 @@ const LOG_DEADLINE: Duration = Duration::from_secs(2);
 pub struct Edge {
     server: Server,
     reporter: Arc<Reporter>,
+    /// The task that orders certificates.
+    orders: OnceLock<AbortHandle>,
 }
 
 /// Runs an edge until it is told to end. `observe` is called once when it serves, and what it gives is kept until the end.
@@ -40,6 +43,9 @@ pub fn run<T>(config: Config, source: Source, origin: Origin, observe: impl FnOn
         tokio::task::spawn_local(key_sets::run(Arc::clone(shared)));
         tokio::task::spawn_local(switches::run(Arc::clone(shared)));
         tokio::task::spawn_local(documents::run(Arc::clone(shared)));
+        let orders = acme::run(Arc::clone(&shared.generation), Arc::clone(&edge.reporter));
+        // It is set once.
+        let _ = edge.orders.set(tokio::task::spawn_local(orders).abort_handle());
         observe(&edge.reporter)
     })
 }
@@ -50,7 +56,7 @@ impl Edge {
         let reporter = Reporter::start(&config.log, config.workers);
         let reporter = reporter.map_err(|error| vec![format!("access log: {error}")])?;
         let server = Server::prepare(config, source, Arc::clone(&reporter), descriptors, (inherited, state))?;
-        Ok(Edge { server, reporter })
+        Ok(Edge { server, reporter, orders: OnceLock::new() })
     }
 
     /// The active configuration.
@@ -91,6 +97,8 @@ impl Role for Edge {
     }
 
     fn hand_over(&self) {
+        // The other process goes on with the orders that were begun.
+        self.orders.get().iter().for_each(|orders| orders.abort());
         self.server.hand_over();
     }
 
@@ -174,11 +182,13 @@ fn prepare(level: &str) -> Result<Diagnostics, Vec<String>> {
     Ok(diagnostics)
 }
 
-/// The configuration file, if it is to be watched, and everything it names that may change without it.
+/// The configuration file, if it is to be watched, and everything it names that may change without it. Folders that certificates are ordered into are
+/// made: what is not there cannot be watched.
 fn watched(config: &Config, configuration: Option<&Path>) -> Watched {
     let mut watched = Watched::new(configuration);
     watched.add_included(&config.included);
     config.log.access.iter().filter_map(|access| access.path.as_deref()).for_each(|path| watched.add_own(path));
+    acme::make_folders(config);
     for keystore in config.keystores.values() {
         match &keystore.location {
             keystore::Location::PemFolder(folder) => watched.add_folder(folder),

@@ -455,6 +455,30 @@ fn warned(text: &str, arguments: &[&str]) -> (Option<i32>, Vec<String>) {
     (output.status.code(), said.lines().map(str::to_owned).collect())
 }
 
+/// Certificates that are ordered need not be there, but authorities must find what they look for; nothing is made by looking.
+#[test]
+fn the_ports_that_authorities_look_at_are_listened_on() {
+    let text = "keystores:
+  main: { acme: { folder: store, directory: letsencrypt, accept_terms: true, names: [a.test, c.test] } }
+listeners: [{ name: edge, bind: '127.0.0.1:8443', tls: { keystore: main } }]
+routes: [{ hosts: [a.test, b.test], path: /, respond: { status: 200 } }]
+";
+    let (status, warnings) = warned(text, &[]);
+    let expected = [
+        "warning: keystore `main`: certificate authorities connect to port 443 (tls-alpn-01) or port 80 (http-01), and no listener",
+        "warning: FILE:4: route `a.test+1/`: no certificate of keystore `main` covers `b.test`",
+    ];
+    assert_eq!((status, warnings.len()), (Some(0), expected.len()), "{warnings:#?}");
+    for (warning, expected) in warnings.iter().zip(expected) {
+        assert!(warning.starts_with(expected), "{warning}");
+    }
+    let reached =
+        text.replace("listeners: [", "listeners: [{ name: web, bind: '127.0.0.1:80' }, ").replace(", b.test", "");
+    assert_eq!(warned(&reached, &["--strict"]), (Some(0), Vec::new()));
+    let reached = text.replace("8443", "443").replace(", b.test", "");
+    assert_eq!(warned(&reached, &["--strict"]), (Some(0), Vec::new()));
+}
+
 #[test]
 fn what_is_probably_not_meant_is_warned_of() {
     let text = "keystores: { main: { folder: certs }, spare: { folder: certs } }

@@ -10,6 +10,7 @@ use config::TlsSettings;
 use tls::{Alert, Choice, Chooser, ClientAuth, Identity, KeyType, ProtocolVersion};
 use wire::client_hello::ClientHello;
 
+use crate::challenges::{ACME_PROTOCOL, Challenges};
 use crate::host_map::HostMap;
 use crate::keyless::KeyGroup;
 
@@ -111,6 +112,11 @@ impl IdentityTable {
         Ok(table)
     }
 
+    /// The same of a store that fills by itself: until a certificate is there for the host that `default` names, there is none.
+    pub fn growing(store: &keystore::Store, default: Option<&str>) -> IdentityTable {
+        IdentityTable::new(store, default).or_else(|_| IdentityTable::new(store, None)).unwrap_or_default()
+    }
+
     /// Whether clients that send no server name get a certificate.
     pub fn has_default(&self) -> bool {
         self.default.choose(&ClientHello::default()).is_some()
@@ -206,6 +212,8 @@ pub struct TlsFront {
     rules: HostMap<Arc<TlsRule>>,
     strict_sni: bool,
     key_group: Option<Arc<KeyGroup>>,
+    /// Where its certificates are ordered: what authorities ask for.
+    challenges: Option<Arc<Challenges>>,
 }
 
 impl TlsFront {
@@ -217,7 +225,19 @@ impl TlsFront {
         strict_sni: bool,
         key_group: Option<Arc<KeyGroup>>,
     ) -> TlsFront {
-        TlsFront { identities, default_rule, rules, strict_sni, key_group }
+        TlsFront { identities, default_rule, rules, strict_sni, key_group, challenges: None }
+    }
+
+    /// The same, where names are proved to authorities.
+    pub fn proving(self, challenges: Option<Arc<Challenges>>) -> TlsFront {
+        TlsFront { challenges, ..self }
+    }
+
+    /// Whether a handshake was an authority's, to see a proof, and its connection carries nothing.
+    pub fn is_proof(&self, info: &tls::Info) -> bool {
+        let is_acme = info.alpn.as_deref() == Some(ACME_PROTOCOL) && self.challenges.is_some();
+        // A tunnel may offer the protocol for an application behind it.
+        is_acme && !self.rule(info.server_name.as_deref()).alpn.iter().any(|protocol| protocol == ACME_PROTOCOL)
     }
 
     /// The key servers that have the keys of identities without one.
@@ -243,6 +263,9 @@ impl TlsFront {
 impl Chooser for TlsFront {
     fn choose(&self, hello: &ClientHello<'_>) -> Result<Choice, Alert> {
         let name = hello.server_name.and_then(host_name);
+        if let Some(proof) = self.challenges.as_ref().and_then(|all| all.choice(hello, name.as_deref())) {
+            return Ok(proof);
+        }
         if self.strict_sni && hello.server_name.is_some() && name.is_none() {
             return Err(Alert::UNRECOGNIZED_NAME);
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use config::{Config, Endpoint, ListenerConfig, Service, TlsConfig, TlsSettings, Trust};
+use config::{ChallengeKind, Config, Endpoint, ListenerConfig, Service, TlsConfig, TlsSettings, Trust};
 use ipnet::IpNet;
 use tls::{Policy, ProtocolVersion};
 
@@ -13,6 +13,7 @@ pub fn warnings<'a>(config: &'a Config, front: impl Fn(&str) -> Option<&'a TlsFr
     let mut texts = config.unused.0.clone();
     texts.extend(open_trust(config));
     texts.extend(exposed_admin(config));
+    texts.extend(unreached_challenges(config));
     for listener in &config.listeners {
         let Some((tls, front)) = listener.tls.as_ref().zip(front(&listener.name)) else { continue };
         texts.extend(unreachable_suites(listener, tls));
@@ -52,6 +53,33 @@ fn exposed_admin(config: &Config) -> Option<String> {
     })
 }
 
+/// Authorities look for proofs where nothing listens.
+fn unreached_challenges(config: &Config) -> Vec<String> {
+    let binds = |listener: &ListenerConfig, port: u16| {
+        listener.bind.iter().any(|place| matches!(place, Endpoint::Tcp(address) if address.port() == port))
+    };
+    let proves = |keystore: &str, kind: ChallengeKind, listener: &ListenerConfig| match kind {
+        ChallengeKind::TlsAlpn01 => listener.tls.as_ref().is_some_and(|tls| tls.keystore == keystore),
+        ChallengeKind::Http01 => listener.tls.is_none() && listener.reads_requests(),
+    };
+    let unreached = config.keystores.values().filter_map(|keystore| {
+        let kinds = &keystore.acme.as_ref()?.challenges;
+        let is_reached = |kind: &ChallengeKind| {
+            let mut listeners = config.listeners.iter();
+            listeners.any(|listener| proves(&keystore.name, *kind, listener) && binds(listener, kind.port()))
+        };
+        (!kinds.iter().any(is_reached)).then_some((&keystore.name, kinds))
+    });
+    let text = |(name, kinds): (&String, &Vec<ChallengeKind>)| {
+        let ports: Vec<_> = kinds.iter().map(|kind| format!("port {} ({})", kind.port(), kind.name())).collect();
+        format!(
+            "keystore `{name}`: certificate authorities connect to {}, and no listener that could prove a name is bound there; bind one, or forward the port",
+            ports.join(" or ")
+        )
+    };
+    unreached.map(text).collect()
+}
+
 /// A policy for old clients, and a version that none of them speaks.
 fn unreachable_suites(listener: &ListenerConfig, tls: &TlsConfig) -> Vec<String> {
     let is_same = |one: &TlsSettings| (one.policy, one.min_version) == (tls.settings.policy, tls.settings.min_version);
@@ -86,7 +114,10 @@ fn hosts_without_certificate(
         )
     };
     let mut said = BTreeSet::new();
-    let mut is_new_without = |host: &str| front.known_name(host).is_none() && said.insert(host.to_owned());
+    // What is ordered comes by itself.
+    let acme = config.keystores.get(&tls.keystore).and_then(|keystore| keystore.acme.as_ref());
+    let has = |host: &str| front.known_name(host).is_some() || acme.is_some_and(|acme| acme.orders(host));
+    let mut is_new_without = |host: &str| !has(host) && said.insert(host.to_owned());
     let mut texts = Vec::new();
     let is_http = matches!(listener.service, Service::Http);
     let routes = config

@@ -112,9 +112,10 @@ async fn serve<B: MessageBody, A: ResponseSink>(
     let (context, head) = (exchange.context, exchange.head);
     #[cfg(any(test, feature = "forced-panics"))]
     assert_ne!(head.target, b"/panic", "a fault that a test asked for");
-    check_connection(context, head)?;
-    guard::check_method(head)?;
-    guard::check_names(context, head)?;
+    check_head(context, head)?;
+    if let Some(proof) = context.generation.issuance.challenges().and_then(|challenges| challenges.response(head)) {
+        return prove(&proof, head, exchange.sink, exchange.ledger).await.map(|()| None);
+    }
     if let Service::RedirectToHttps { port } = context.conn.listener.service {
         return redirect_to_https(head, port, exchange.sink, exchange.ledger).await.map(|()| None);
     }
@@ -240,6 +241,18 @@ async fn forward_admitted<B: MessageBody, A: ResponseSink>(
     outcome
 }
 
+/// Shows a certificate authority that the name is ours (RFC 8555 §8.3).
+async fn prove(
+    proof: &[u8],
+    head: &RequestHead,
+    sink: &mut impl ResponseSink,
+    ledger: &mut Ledger,
+) -> Result<(), Failure> {
+    ledger.status = 200;
+    begin_own(sink, 200);
+    send_whole(sink, "application/octet-stream", proof, head, ledger).await.map_err(|Aborted| Failure::Aborted)
+}
+
 /// Answers where the routes lead nowhere.
 async fn respond_unrouted<B: MessageBody, A: ResponseSink>(
     routed: Routed<'_>,
@@ -259,6 +272,13 @@ async fn respond_unrouted<B: MessageBody, A: ResponseSink>(
         Routed::NotFound | Routed::Found(..) => Rejection::of(Reason::NoRoute),
     };
     Err(rejection.into())
+}
+
+/// What must hold for every request, wherever it leads.
+fn check_head(context: Context<'_>, head: &RequestHead) -> Result<(), Rejection> {
+    check_connection(context, head)?;
+    guard::check_method(head)?;
+    guard::check_names(context, head)
 }
 
 /// A resource of https is asked for over TLS, or by a peer that may say so (RFC 9110 §7.4).

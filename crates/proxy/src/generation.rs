@@ -20,6 +20,7 @@ use crate::client::TrustList;
 use crate::configured_map::ConfiguredMap;
 use crate::contracts::{ActiveContract, Contracts};
 use crate::doubtful;
+use crate::issuance::Issuance;
 use crate::keyless::KeyGroup;
 use crate::policies::{List, Policies};
 use crate::reach;
@@ -74,6 +75,8 @@ pub struct Generation {
     tunnel_routes: HashMap<String, Arc<TunnelRoutes>>,
     groups: BTreeMap<String, Arc<Group>>,
     key_groups: BTreeMap<String, Arc<KeyGroup>>,
+    /// What is needed to order certificates.
+    pub issuance: Issuance,
     /// What groups made from requests are modelled on, by route.
     models: HashMap<usize, Group>,
     /// Groups made from requests, by authority. Locked only by routes that make them.
@@ -94,7 +97,8 @@ impl Generation {
         let routes = RouteTable::compile(&config).map_err(|conflicts| problems.extend(conflicts)).ok();
         let tables = build_tables(&config, &stores, previous, &mut problems);
         let key_groups = build_key_groups(&config, previous, &mut problems);
-        let fronts = build_fronts(&config, &tables, &key_groups, &mut problems);
+        let issuance = Issuance::build(&config, previous.map(|previous| &previous.issuance), &mut problems);
+        let fronts = build_fronts(&config, &tables, (&key_groups, &issuance), &mut problems);
         let balancers = load_balancers(&config, &mut problems);
         let groups = build_groups(&config, previous, &mut problems);
         let models = build_models(&config, &mut problems);
@@ -125,6 +129,7 @@ impl Generation {
                 tunnel_routes,
                 groups,
                 key_groups,
+                issuance,
                 models,
                 made: Mutex::default(),
                 listeners: listeners_by_place(&config),
@@ -211,7 +216,7 @@ impl Generation {
         let key_servers = self.key_groups.values().map(|group| &group.servers);
         let keys = self.verifiers.fetched_keys().map(|(_, group)| group);
         let documents = self.contracts.all().filter_map(|contract| contract.fetched_document());
-        let own = self.groups.values().chain(made.values()).chain(key_servers).cloned();
+        let own = self.groups.values().chain(made.values()).chain(key_servers).chain(self.issuance.groups()).cloned();
         own.chain(keys).chain(documents).chain(self.verifiers.asked()).collect()
     }
 
@@ -370,6 +375,14 @@ fn load_store(
 ) -> Result<Arc<keystore::Store>, Vec<String>> {
     let password = keystore.password.as_ref().map(Secret::read).transpose().map_err(|problem| vec![problem])?;
     let location = &keystore.location;
+    if keystore.acme.is_some() {
+        return match before {
+            Some(before) if before.is_current(location, None, keystore::Keys::InStore) => Ok(Arc::clone(before)),
+            _ => keystore::Store::load_growing(location.path(), before.map(Arc::as_ref))
+                .map(Arc::new)
+                .map_err(|error| error.problems),
+        };
+    }
     let keys = match keystore.key_servers {
         Some(_) => keystore::Keys::InStoreOrElsewhere,
         None => keystore::Keys::InStore,
@@ -394,19 +407,22 @@ fn build_tables(
         let name = &tls.keystore;
         let Some(store) = stores.get(name).filter(|_| !tables.contains_key(name)) else { continue };
         let default = |config: &Config| config.keystores.get(name).and_then(|keystore| keystore.default.clone());
+        // A certificate that is ordered comes when it comes.
+        let grows = config.keystores.get(name).is_some_and(|keystore| keystore.acme.is_some());
         let kept = previous.filter(|previous| {
             let same_store = previous.stores.get(name).is_some_and(|before| Arc::ptr_eq(before, store));
             same_store && default(&previous.config) == default(config)
         });
         let table = match kept.and_then(|previous| previous.tables.get(name)) {
             Some(table) => Ok(Arc::clone(table)),
+            None if grows => Ok(Arc::new(IdentityTable::growing(store, default(config).as_deref()))),
             None => IdentityTable::new(store, default(config).as_deref()).map(Arc::new),
         };
         // Where every listener rejects names without a certificate, a default is a choice.
         let mut users = config.listeners.iter().filter_map(|listener| listener.tls.as_ref());
         let needs_default = users.any(|user| user.keystore == *name && !user.strict_sni);
         match table {
-            Ok(table) if needs_default && !table.has_default() => {
+            Ok(table) if needs_default && !grows && !table.has_default() => {
                 problems.push(format!("keystore {name}: {}", certificates::no_default(store)));
             }
             Ok(table) => _ = tables.insert(name.clone(), table),
@@ -419,17 +435,21 @@ fn build_tables(
 fn build_fronts(
     config: &Config,
     tables: &BTreeMap<String, Arc<IdentityTable>>,
-    key_groups: &BTreeMap<String, Arc<KeyGroup>>,
+    (key_groups, issuance): (&BTreeMap<String, Arc<KeyGroup>>, &Issuance),
     problems: &mut Vec<String>,
 ) -> ConfiguredMap<String, Arc<TlsFront>> {
     let mut fronts = ConfiguredMap::default();
     for listener in &config.listeners {
         let Some(tls) = &listener.tls else { continue };
         let Some(table) = tables.get(&tls.keystore) else { continue };
-        let key_servers = config.keystores.get(&tls.keystore).and_then(|keystore| keystore.key_servers.as_deref());
+        let keystore = config.keystores.get(&tls.keystore);
+        let key_servers = keystore.and_then(|keystore| keystore.key_servers.as_deref());
         let key_group = key_servers.and_then(|name| key_groups.get(name)).cloned();
+        let challenges = keystore.filter(|keystore| keystore.acme.is_some()).and_then(|_| issuance.challenges());
         match build_front(tls, table, key_group) {
-            Ok(front) => _ = fronts.insert(listener.name.clone(), Arc::new(front)),
+            Ok(front) => {
+                fronts.insert(listener.name.clone(), Arc::new(front.proving(challenges.cloned())));
+            }
             Err(problem) => problems.push(format!("listener {}: {problem}", listener.name)),
         }
     }

@@ -7,12 +7,12 @@ use net::clock::coarse;
 use net::{Chunk, Deadline};
 use reason::Reason;
 use telemetry::ConnRecord;
-use tls::{Chooser, KeyRequest, KeyResponse, Session};
+use tls::{Alert, Chooser, KeyRequest, KeyResponse, Session};
 use transport::{Broken, KeyFailure, Keys, Transport};
 
 use crate::certificates::TlsFront;
 use crate::client;
-use crate::connection::{Conn, ConnTls, record};
+use crate::connection::{Conn, ConnTls, ended_before, record};
 use crate::keyless::Ask;
 use crate::worker::Worker;
 
@@ -53,10 +53,16 @@ pub async fn open(
     };
     if let Some(info) = transport.tls_info() {
         worker.report.handshake(&conn.listener.name, &info, started.elapsed());
+        if front.is_proof(&info) {
+            let name = info.server_name.as_deref().unwrap_or_default();
+            ended_before(conn, &worker.report, "acme", Reason::AcmeChallenge, name);
+            transport.finish().await;
+            return Err(transport.traffic());
+        }
         let rule = Arc::clone(front.rule(info.server_name.as_deref()));
         if !client::is_allowed(&rule, info.peer.as_deref()) {
             failed(conn, worker, started, Reason::ClientCertificateNotAllowed, "");
-            transport.reject(tls::Alert::ACCESS_DENIED).await;
+            transport.reject(Alert::ACCESS_DENIED).await;
             return Err(transport.traffic());
         }
         conn.tls = Some(ConnTls { info, rule });
@@ -112,6 +118,8 @@ fn classify(broken: &Broken) -> (Reason, String) {
         Broken::Tls(tls::Error::Ours(detail)) => (Reason::TlsInternalError, detail.to_string()),
         Broken::Tls(tls::Error::PeerCertificate(detail)) => (Reason::ClientCertificateInvalid, detail.to_string()),
         Broken::Tls(tls::Error::PeerAlert(alert)) => (Reason::TlsAlertReceived, format!("alert {}", alert.0)),
+        // Nothing else is rejected so before anything is negotiated.
+        Broken::Tls(tls::Error::Rejected(Alert::HANDSHAKE_FAILURE)) => (Reason::CertificateMissing, String::new()),
         Broken::Tls(tls::Error::Rejected(alert)) => (Reason::TlsRejected, format!("alert {}", alert.0)),
         Broken::Key(failure) => (failure.reason(), failure.to_string()),
         Broken::Tls(error) => (Reason::TlsHandshakeFailed, error.to_string()),

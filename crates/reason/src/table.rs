@@ -67,6 +67,12 @@ reasons! {
         TlsSetup "tls_setup" Proxy 0
             "The TLS session could not be made."
             "`detail` says why; most often memory is short.";
+        AcmeChallenge "acme_challenge" Nobody 0
+            "A certificate authority checked that a name is ours (tls-alpn-01). Such a connection ends with its handshake."
+            "Nothing: it is part of an order of a certificate.";
+        CertificateMissing "certificate_missing" Proxy 0
+            "No certificate is for the name that the client asked for, and there is no default certificate."
+            "Add the name to the keystore, or a `default`. If its certificates are ordered, the log says why there is none yet.";
         TlsHandshakeTimeout "tls_handshake_timeout" Client 0
             "The handshake was not complete within the handshake timeout."
             "Nothing if it is rare; else check the path for lost packets, and key servers for slow responses.";

@@ -85,7 +85,8 @@ fn subscriber(level: &str, json: bool, queue: &Arc<Queue>) -> io::Result<Subscri
 }
 
 /// The crates of the program, by their names in events.
-const OURS: [&str; 14] = [
+const OURS: [&str; 15] = [
+    "acme",
     "portunus",
     "compat",
     "config",

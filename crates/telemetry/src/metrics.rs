@@ -59,6 +59,7 @@ impl Totals {
             let slow = self.shared.slow();
             configuration(page, &slow)?;
             keystores(page, &slow)?;
+            orders(page, &slow)?;
         }
         listeners(page, &workers)?;
         handshakes(page, &workers)?;
@@ -126,6 +127,21 @@ fn keystores(page: &mut Page<'_>, slow: &SlowEvents) -> fmt::Result {
     )?;
     let days = expiries(|end| (end - unix_seconds(SystemTime::now())) / SECONDS_PER_DAY);
     page.gauges("portunus_certificate_expiry_days", "Days until the end of validity", labels, days)
+}
+
+fn orders(page: &mut Page<'_>, slow: &SlowEvents) -> fmt::Result {
+    let orders = slow.orders.iter().flat_map(|((keystore, authority), (issued, failed))| {
+        let labels = |result| [keystore.as_str(), authority.as_str(), result];
+        [(labels("success"), *issued), (labels("failure"), *failed)]
+    });
+    let labels = ["keystore", "authority", "result"];
+    page.counters("portunus_acme_orders", "Orders of certificates, by authority and outcome", labels, orders)?;
+    let missing = slow.wanted.iter().map(|(keystore, (missing, _))| ([keystore.as_str()], *missing));
+    let help = "Certificates that are ordered and not there, or expired";
+    page.gauges("portunus_acme_missing_certificates", help, ["keystore"], missing)?;
+    let failing = slow.wanted.iter().map(|(keystore, (_, failing))| ([keystore.as_str()], *failing));
+    let help = "Certificates whose last order failed; those that are there are served until they expire";
+    page.gauges("portunus_acme_failing_certificates", help, ["keystore"], failing)
 }
 
 fn listeners(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result {

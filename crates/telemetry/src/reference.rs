@@ -119,7 +119,10 @@ pub const FIELDS: &[(&str, &str)] = &[
     ("fault", "The side at fault: `client`, `upstream`, `proxy` or `key_server`; absent where nobody is."),
     ("reason", "Reason code; absent where all went well."),
     ("policy", "The policy that did not let it pass; absent where none did."),
-    ("phase", "How far the connection came: `accept`, `proxy_header`, `tls_handshake`, `head` or `tunnel`."),
+    (
+        "phase",
+        "How far the connection came: `accept`, `proxy_header`, `tls_handshake`, `acme` (a challenge of a certificate authority), `head` or `tunnel`.",
+    ),
     ("server_name", "SNI as the client sent it, of a connection whose TLS is not terminated or failed."),
     ("detail", "For people: what the TLS library or the kernel says."),
     ("ready_after_seconds", "From accept until the tunnel route was known, the handshake included."),

@@ -113,6 +113,16 @@ impl Reporter {
         self.shared.slow().keystore(keystore, None, SystemTime::now());
     }
 
+    /// An order of a certificate ended at this authority.
+    pub fn certificate_ordered(&self, keystore: &str, authority: &str, is_issued: bool) {
+        self.shared.slow().certificate_ordered(keystore, authority, is_issued);
+    }
+
+    /// So many certificates that a keystore wants are missing or expired, and the last order of so many failed.
+    pub fn certificates_wanted(&self, keystore: &str, missing: u64, failing: u64) {
+        self.shared.slow().wanted.insert(keystore.to_owned(), (missing, failing));
+    }
+
     /// Sets who says how upstreams and their servers stand.
     pub fn watch_upstreams(&self, views: Views) {
         self.shared.upstreams.set(views);

@@ -43,6 +43,10 @@ pub(super) struct SlowEvents {
     pub(super) last_reload_failed: bool,
     pub(super) ticket_rotations: u64,
     pub(super) keystores: BTreeMap<String, Keystore>,
+    /// Orders of certificates by keystore and authority: those that succeeded, and those that failed.
+    pub(super) orders: BTreeMap<(String, String), (u64, u64)>,
+    /// Certificates that keystores have ordered and do not have, and those whose last order failed.
+    pub(super) wanted: BTreeMap<String, (u64, u64)>,
     /// By upstream, name, reason.
     pub(super) resolutions: BTreeMap<(String, String, &'static str), u64>,
 }
@@ -80,6 +84,15 @@ impl SlowEvents {
         }
     }
 
+    pub(super) fn certificate_ordered(&mut self, keystore: &str, authority: &str, is_issued: bool) {
+        let (issued, failed) = self.orders.entry((keystore.to_owned(), authority.to_owned())).or_default();
+        if is_issued {
+            *issued += 1;
+        } else {
+            *failed += 1;
+        }
+    }
+
     pub(super) fn resolution_failed(&mut self, upstream: &str, name: &str, reason: Reason) {
         let key = (upstream.to_owned(), name.to_owned(), reason.code());
         if self.resolutions.len() < SHOWN_SERVERS || self.resolutions.contains_key(&key) {
@@ -90,6 +103,8 @@ impl SlowEvents {
     /// Forgets keystores that the configuration no longer has.
     pub(super) fn retain(&mut self, keystore: impl Fn(&str) -> bool) {
         self.keystores.retain(|name, _| keystore(name));
+        self.wanted.retain(|name, _| keystore(name));
+        self.orders.retain(|(name, _), _| keystore(name));
     }
 }
 

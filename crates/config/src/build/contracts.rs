@@ -230,21 +230,26 @@ impl Build<'_> {
             self.problems.add(entry.key_span, what, "remove `protocol`");
         }
         let at = node.get("url")?;
-        let target = self.take(at.span, Target::cut(at.text()?))?;
+        self.server_of_url(upstream, at.span, at.text()?)
+    }
+
+    /// Sets whom to ask for what is at a URL; the Host to send, and path and query.
+    pub(super) fn server_of_url(
+        &mut self,
+        upstream: &mut UpstreamConfig,
+        at: Span,
+        text: &str,
+    ) -> Option<(String, String)> {
+        let target = self.take(at, Target::cut(text))?;
         let Some(tls) = target.tls else {
-            self.problems.add(
-                at.span,
-                "the URL names no server",
-                "write a whole URL: `https://id.example.com/jwks.json`",
-            );
+            self.problems.add(at, "the URL names no server", "write a whole URL: `https://id.example.com/jwks.json`");
             return None;
         };
         if tls && upstream.tls.is_none() {
             upstream.tls = Some(UpstreamTls::default());
         } else if !tls && upstream.tls.is_some() {
-            self.problems.add(at.span, "`tls` beside an `http://` URL", "write `https://`, or remove `tls`");
+            self.problems.add(at, "`tls` beside an `http://` URL", "write `https://`, or remove `tls`");
         }
-        let text = at.text()?;
         let rest = text.split_once("://").map_or("", |(_, rest)| rest);
         let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         let with_port = match (host.rsplit_once(':'), tls) {
@@ -252,8 +257,7 @@ impl Build<'_> {
             (_, true) => format!("{host}:443"),
             (_, false) => format!("{host}:80"),
         };
-        let server =
-            self.take(at.span, address::server(&with_port, self.sources.folder(at.span), address::Service::Web))?;
+        let server = self.take(at, address::server(&with_port, self.sources.folder(at), address::Service::Web))?;
         upstream.servers = vec![ServerConfig::at(server)];
         Some((host.to_owned(), if path.is_empty() { "/".to_owned() } else { path.to_owned() }))
     }

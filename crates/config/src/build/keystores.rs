@@ -3,6 +3,7 @@
 //! Does not open them; that is the `keystore` crate's.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use keystore::Location;
 
@@ -29,7 +30,9 @@ impl Build<'_> {
         let pkcs12 = self.file(node, "pkcs12").map(Location::Pkcs12);
         let jks = self.file(node, "jks").map(Location::Jks);
         let password = read::mapping(node, "password").and_then(|secret| self.secret(secret));
-        let location = folder.or(pkcs12).or(jks)?;
+        let acme = read::mapping(node, "acme").and_then(|acme| self.acme(name, acme)).map(Arc::new);
+        let ordered = acme.as_ref().map(|acme| Location::PemFolder(acme.certificates()));
+        let location = folder.or(pkcs12).or(jks).or(ordered)?;
         match (&location, node.entry("password")) {
             (Location::PemFolder(_), Some(entry)) => {
                 self.problems.add(
@@ -48,6 +51,10 @@ impl Build<'_> {
             }
             _ => {}
         }
+        if let (Some(_), Some(entry)) = (&acme, node.entry("key_servers")) {
+            let what = "keys of certificates that are ordered are made and kept here";
+            self.problems.add(entry.key_span, what, "remove `key_servers`");
+        }
         Some(KeystoreConfig {
             name: name.to_owned(),
             location,
@@ -57,6 +64,7 @@ impl Build<'_> {
                 .and_then(|group| self.name_of(group, "group of key servers", &names_in(root, "key_servers"))),
             default: self.parsed(node, "default", address::host_name),
             reload_interval: setting(node, "reload_interval"),
+            acme,
         })
     }
 

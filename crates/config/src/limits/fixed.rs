@@ -2,6 +2,7 @@
 //!
 //! A test of `portunus` (`tests/bounds.rs`) compares this list with the numeric constants of the data path, so none is missing and no value differs.
 
+mod authorities;
 mod graphql;
 mod reports;
 mod requests;
@@ -51,6 +52,7 @@ pub const FIXED: &[FixedBounds] = &[
     FixedBounds { peer: "Tunnels and datagrams", bounds: TUNNELS },
     FixedBounds { peer: "Upstream servers and name servers", bounds: UPSTREAMS },
     FixedBounds { peer: "Key servers, and the edges that ask them", bounds: KEYS },
+    FixedBounds { peer: "Certificate authorities", bounds: authorities::AUTHORITIES },
     FixedBounds { peer: "Proxies that ask for validation", bounds: ASKING_PROXIES },
     FixedBounds { peer: "What peers can put into logs and metrics", bounds: REPORTS },
 ];

@@ -53,7 +53,7 @@ const WORDS: &[(&[&str], &str)] = &[
     ),
     (
         &["acme", "letsencrypt", "certresolver", "cert_resolver"],
-        "remove it; an ACME client such as certbot renews into a folder that a keystore watches; see docs/certificates.md",
+        "write it as the kind of a keystore: `keystores: { NAME: { acme: ... } }`; see docs/certificates.md",
     ),
     (
         &["allow", "deny", "whitelist", "blacklist"],

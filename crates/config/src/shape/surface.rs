@@ -2,6 +2,7 @@
 //!
 //! A new key goes here first; `build/` then reads it, and schema and reference follow (`UPDATE=1 cargo test -p portunus --test config`).
 
+mod acme;
 mod contracts;
 mod datagrams;
 mod graphql;
@@ -18,6 +19,8 @@ mod upstreams;
 
 use crate::limits::LIMITS;
 use crate::table::{Object, Shape, object, optional};
+pub(crate) use acme::ACME_DIRECTORY;
+pub use acme::AcmeOptions;
 pub(crate) use listeners::ADMIN;
 pub use listeners::{HalfClose, ListenerLimits, ListenerOptions};
 pub use policies::{CertificateKey, PolicyMode};
@@ -27,6 +30,7 @@ pub use routes::{RedirectQuery, RouteOptions};
 pub use upstreams::{HealthMethod, QueueConfig, SameSite, WhenAllDown};
 pub(crate) use upstreams::{RETRIES, UPSTREAM, UPSTREAM_EJECTION};
 
+use acme::*;
 use contracts::*;
 use datagrams::*;
 use graphql::*;
@@ -56,6 +60,9 @@ pub(crate) static OBJECTS: &[&Object] = &[
     &UDP_PROXY_PROTOCOL,
     &DESTINATION,
     &KEYSTORE,
+    &ACME,
+    &ACME_DIRECTORY,
+    &EXTERNAL_ACCOUNT,
     &SECRET,
     &KEY_SERVERS,
     &UPSTREAM,

@@ -26,6 +26,8 @@ pub struct Certificate {
     has_names: bool,
     is_for_servers: bool,
     is_for_clients: bool,
+    serial: Vec<u8>,
+    authority_key_id: Vec<u8>,
 }
 
 impl Certificate {
@@ -103,6 +105,16 @@ impl Certificate {
     pub fn issuer_der(&self) -> &[u8] {
         &self.issuer_der
     }
+
+    /// The content of its serial number: big-endian, with the sign that DER gives it.
+    pub fn serial(&self) -> &[u8] {
+        &self.serial
+    }
+
+    /// The identifier of its issuer's key; empty if it has none (RFC 5280 §4.2.1.1).
+    pub fn authority_key_id(&self) -> &[u8] {
+        &self.authority_key_id
+    }
 }
 
 fn parse(der: &[u8]) -> Result<X509, Error> {
@@ -138,6 +150,8 @@ fn read(x509: &X509) -> Result<Certificate, Error> {
             // All bits are set where there is no such extension.
             is_for_servers: sys::X509_get_extended_key_usage(raw) & sys::XKU_SSL_SERVER as u32 != 0,
             is_for_clients: sys::X509_get_extended_key_usage(raw) & sys::XKU_SSL_CLIENT as u32 != 0,
+            serial: content(&encoded(|out| sys::i2d_ASN1_INTEGER(sys::X509_get0_serialNumber(raw), out))?),
+            authority_key_id: octets(sys::X509_get0_authority_key_id(raw)),
         })
     }
 }
@@ -148,6 +162,28 @@ fn encoded(mut i2d: impl FnMut(*mut *mut u8) -> std::os::raw::c_int) -> Result<V
     let mut out = vec![0; length];
     let mut at = out.as_mut_ptr();
     if usize::try_from(i2d(&mut at)) == Ok(length) { Ok(out) } else { Err(Error::Library) }
+}
+
+/// What an INTEGER of less than 128 bytes holds, behind its tag and length; longer serial numbers are nobody's (RFC 5280 §4.1.2.2).
+fn content(der: &[u8]) -> Vec<u8> {
+    match der {
+        [2, length, content @ ..] if usize::from(*length) == content.len() => content.to_vec(),
+        _ => Vec::new(),
+    }
+}
+
+/// # Safety
+/// `string` is null or a live ASN1_OCTET_STRING.
+unsafe fn octets(string: *const sys::ASN1_OCTET_STRING) -> Vec<u8> {
+    if string.is_null() {
+        return Vec::new();
+    }
+    // SAFETY: by the caller's promise; the data is as long as the string says.
+    unsafe {
+        let length = usize::try_from(sys::ASN1_STRING_length(string)).unwrap_or(0);
+        let data = sys::ASN1_STRING_get0_data(string);
+        if length == 0 || data.is_null() { Vec::new() } else { std::slice::from_raw_parts(data, length).to_vec() }
+    }
 }
 
 /// # Safety

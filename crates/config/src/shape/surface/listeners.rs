@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::acme::ACME;
 use super::responses::RESPONSE_RULES;
 use crate::table::*;
 
@@ -332,6 +333,12 @@ pub(in crate::shape) static KEYSTORE: Object = Object {
         optional("pkcs12", Shape::Text("a file"), "", "A PKCS#12 file (`.p12`, `.pfx`)."),
         optional("jks", Shape::Text("a file"), "", "A Java keystore."),
         optional(
+            "acme",
+            Shape::Object(&ACME),
+            "",
+            "Certificates that are ordered from certificate authorities, and renewed.",
+        ),
+        optional(
             "password",
             Shape::Object(&SECRET),
             "(none)",
@@ -356,7 +363,7 @@ pub(in crate::shape) static KEYSTORE: Object = Object {
             "Re-read the store this often, in addition to whenever its files change.",
         ),
     ]],
-    one_of: &["folder", "pkcs12", "jks"],
+    one_of: &["folder", "pkcs12", "jks", "acme"],
     secret: false,
     inherits: false,
 };

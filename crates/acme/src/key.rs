@@ -1,0 +1,222 @@
+//! Keys, the requests that are signed with them, and what comes back: the chain that an authority issued, looked at before it is kept.
+
+use std::time::SystemTime;
+
+use keystore::pem::{self, Label};
+use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair, RsaKeySize};
+use tls::crypto::{Certificate, PrivateKey, digest};
+use tls::{Identity, KeyType};
+use zeroize::Zeroizing;
+
+use crate::schedule::Validity;
+use crate::wanted::{Subject, Wanted};
+
+/// Certificates in a chain.
+const MAX_CHAIN: usize = 10;
+
+/// A new key, as PKCS#8 in PEM. RSA takes a while.
+///
+/// # Errors
+/// The library could not make it.
+pub fn generate(key_type: KeyType) -> Result<Zeroizing<String>, String> {
+    let key = match key_type {
+        KeyType::Rsa => KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, RsaKeySize::_2048),
+        KeyType::Ecdsa | KeyType::Ed25519 => KeyPair::generate(),
+    };
+    Ok(Zeroizing::new(key.map_err(|error| format!("no key can be made: {error}"))?.serialize_pem()))
+}
+
+/// The request for a certificate (PKCS#10, DER).
+///
+/// # Errors
+/// The key cannot be read, or a name cannot stand in a certificate.
+pub fn request(wanted: &Wanted, key_pem: &str) -> Result<Vec<u8>, String> {
+    let text = |error: rcgen::Error| format!("the request cannot be made: {error}");
+    let key = KeyPair::from_pem(key_pem).map_err(text)?;
+    let mut params = CertificateParams::new(wanted.names()).map_err(text)?;
+    params.distinguished_name = DistinguishedName::new();
+    Ok(params.serialize_request(&key).map_err(text)?.der().to_vec())
+}
+
+/// The certificate to present in a handshake of a challenge (RFC 8737 §3): for that name alone, with the digest of the key authorization.
+///
+/// # Errors
+/// The library could not make it.
+pub fn proof(name: &str, digest: &[u8]) -> Result<std::sync::Arc<Identity>, String> {
+    let make = || {
+        let key = KeyPair::generate()?;
+        let mut params = CertificateParams::new(vec![name.to_owned()])?;
+        params.distinguished_name = DistinguishedName::new();
+        params.custom_extensions.push(CustomExtension::new_acme_identifier(digest));
+        Ok::<_, rcgen::Error>((params.self_signed(&key)?.der().to_vec(), Zeroizing::new(key.serialize_der())))
+    };
+    let (certificate, key) =
+        make().map_err(|error| format!("no certificate for the challenge can be made: {error}"))?;
+    Ok(Identity::new(vec![certificate], key, KeyType::Ecdsa))
+}
+
+/// A certificate that we have.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Held {
+    /// When it is valid.
+    pub validity: Validity,
+    /// The identifier of its issuer's key.
+    pub authority_key_id: Vec<u8>,
+    /// The content of its serial number.
+    pub serial: Vec<u8>,
+}
+
+impl Held {
+    fn of(leaf: &Certificate, der: &[u8]) -> Held {
+        Held {
+            validity: Validity::new(leaf.not_before(), leaf.not_after(), &digest::sha256(der)),
+            authority_key_id: leaf.authority_key_id().to_vec(),
+            serial: leaf.serial().to_vec(),
+        }
+    }
+}
+
+/// The first certificate in a file of ours, if it is for what is wanted now.
+pub fn held(wanted: &Wanted, text: &[u8]) -> Option<Held> {
+    let der = certificates(text).ok()?.into_iter().next()?;
+    let leaf = Certificate::from_der(&der).ok()?;
+    check_names(wanted, &leaf).ok()?;
+    Some(Held::of(&leaf, &der))
+}
+
+/// Looks at a chain that an authority issued for our key: the file to keep (key, then chain), and what is in it.
+///
+/// # Errors
+/// It is not what was ordered; says how.
+pub fn check(wanted: &Wanted, key_pem: &str, chain: &str) -> Result<(Zeroizing<String>, Held), String> {
+    let chain = certificates(chain.as_bytes())?;
+    if chain.len() > MAX_CHAIN {
+        return Err(format!("the chain has {} certificates, more than {MAX_CHAIN}", chain.len()));
+    }
+    let Some(der) = chain.first() else { return Err("the response holds no certificate".to_owned()) };
+    let leaf = Certificate::from_der(der).map_err(|error| format!("the certificate cannot be read: {error}"))?;
+    let key = private_key(key_pem)?;
+    if leaf.public_spki_der() != key.public_spki_der() {
+        return Err("the certificate is for another key than ours".to_owned());
+    }
+    check_names(wanted, &leaf)?;
+    if !leaf.is_for_servers() {
+        return Err("the certificate is not for servers".to_owned());
+    }
+    if leaf.not_after() <= SystemTime::now() {
+        return Err("the certificate has expired already".to_owned());
+    }
+    let blocks: Vec<_> = std::iter::once(pem::write(&Label::PrivateKey, &key.to_pkcs8_der()))
+        .chain(chain.iter().map(|der| pem::write(&Label::Certificate, der)))
+        .collect();
+    let mut text = Zeroizing::new(String::new());
+    text.reserve_exact(blocks.iter().map(|block| block.len()).sum());
+    blocks.iter().for_each(|block| text.push_str(block));
+    Ok((text, Held::of(&leaf, der)))
+}
+
+/// A name that was not ordered would be served from this certificate, too.
+fn check_names(wanted: &Wanted, leaf: &Certificate) -> Result<(), String> {
+    let ordered: Vec<String> = match &wanted.subject {
+        Subject::Name(name) => vec![name.clone()],
+        Subject::Addresses(_) => Vec::new(),
+    };
+    let mut found: Vec<String> = leaf.dns_names().iter().map(|name| name.to_ascii_lowercase()).collect();
+    found.sort();
+    found.dedup();
+    if found == ordered && !leaf.alternative_names_are_empty() {
+        return Ok(());
+    }
+    Err("the certificate has other names than were ordered".to_owned())
+}
+
+fn certificates(text: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+    let blocks = pem::read(text).map_err(|error| format!("the chain cannot be read: {error}"))?;
+    let mut blocks: Vec<_> = blocks.into_iter().filter(|block| block.label == Label::Certificate).collect();
+    Ok(blocks.iter_mut().map(|block| std::mem::take(&mut *block.der)).collect())
+}
+
+fn private_key(pem: &str) -> Result<PrivateKey, String> {
+    let unreadable = |error: String| format!("our key cannot be read: {error}");
+    let blocks = pem::read(pem.as_bytes()).map_err(|error| unreadable(error.to_string()))?;
+    let block = blocks.iter().find(|block| block.label.is_private_key());
+    let block = block.ok_or_else(|| unreadable("it is none".to_owned()))?;
+    PrivateKey::from_der(&block.der).map_err(|error| unreadable(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use rcgen::{CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa};
+
+    fn wanted(key_type: KeyType) -> Wanted {
+        Wanted { subject: Subject::Name("www.example.com".to_owned()), key_type }
+    }
+
+    /// What an authority issues for these names and this key.
+    fn issued(names: &[&str], key_pem: &str, change: impl FnOnce(&mut CertificateParams)) -> String {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let mut params =
+            CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).unwrap();
+        params.use_authority_key_identifier_extension = true;
+        change(&mut params);
+        let leaf = params.signed_by(&KeyPair::from_pem(key_pem).unwrap(), &issuer).unwrap();
+        leaf.pem() + &issuer.pem()
+    }
+
+    #[test]
+    fn a_chain_is_kept_if_it_is_what_was_ordered() {
+        for key_type in [KeyType::Ecdsa, KeyType::Rsa] {
+            let (wanted, key) = (wanted(key_type), generate(key_type).unwrap());
+            assert!(!request(&wanted, &key).unwrap().is_empty());
+            let chain = issued(&["www.example.com"], &key, |_| ());
+            let (text, held) = check(&wanted, &key, &chain).unwrap();
+            assert_eq!(text.matches("BEGIN CERTIFICATE").count(), 2);
+            assert!(text.starts_with("-----BEGIN PRIVATE KEY-----"));
+            assert!(!held.serial.is_empty() && held.authority_key_id.len() >= 20, "{held:?}");
+            assert_eq!(super::held(&wanted, text.as_bytes()), Some(held));
+        }
+    }
+
+    #[test]
+    fn what_was_not_ordered_is_not_kept() {
+        let (wanted, key) = (wanted(KeyType::Ecdsa), generate(KeyType::Ecdsa).unwrap());
+        let other = generate(KeyType::Ecdsa).unwrap();
+        let good = issued(&["www.example.com"], &key, |_| ());
+        let cases = [
+            (issued(&["www.example.com"], &other, |_| ()), "another key"),
+            (issued(&["other.example.com"], &key, |_| ()), "other names"),
+            (issued(&["www.example.com", "bank.example"], &key, |_| ()), "other names"),
+            (issued(&["*.example.com"], &key, |_| ()), "other names"),
+            (issued(&[], &key, |_| ()), "other names"),
+            (
+                issued(&["www.example.com"], &key, |params| {
+                    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+                }),
+                "not for servers",
+            ),
+            (
+                issued(&["www.example.com"], &key, |params| params.not_after = rcgen::date_time_ymd(2020, 1, 1)),
+                "expired already",
+            ),
+            (String::new(), "no certificate"),
+            ("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_owned(), "cannot be read"),
+            ("-----BEGIN CERTIFICATE-----\n".to_owned(), "cannot be read"),
+            (good.repeat(6), "more than 10"),
+        ];
+        for (chain, why) in cases {
+            let problem = check(&wanted, &key, &chain).unwrap_err();
+            assert!(problem.contains(why), "{why}: {problem}");
+        }
+    }
+
+    #[test]
+    fn the_certificate_of_a_challenge_can_be_presented() {
+        for name in ["www.example.com", "192.0.2.1", "2001:db8::1"] {
+            proof(name, &[7; 32]).unwrap();
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! One order, from its authority's first word to the file with key and chain. Goes on where it was left.
+//!
+//! ```text
+//! account → order (new, or the one that was begun) → each name proved → ready → finalized → valid → chain checked → kept
+//! ```
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use config::{AcmeConfig, ChallengeKind};
+use instant_acme::{
+    AuthorizationHandle, AuthorizationStatus, ChallengeStatus, Error, NewOrder, Order, OrderStatus, RetryPolicy,
+};
+use proxy::challenges::{Challenges, Published};
+
+use crate::authority::{Authority, explain, explain_problem, patiently};
+use crate::client::shown;
+use crate::key::{self, Held};
+use crate::proof;
+use crate::storage::{Begun, Record, Storage};
+use crate::wanted::Wanted;
+
+/// First pause between two looks at an order.
+const FIRST_LOOK: Duration = Duration::from_millis(250);
+
+/// How fast pauses grow.
+const LOOKS_GROW: f32 = 1.5;
+
+/// Everything that an order needs.
+pub struct Job {
+    /// The keystore that it is for.
+    pub keystore: String,
+    /// What is ordered.
+    pub wanted: Wanted,
+    /// How.
+    pub acme: Arc<AcmeConfig>,
+    /// Who is asked, in this order.
+    pub authorities: Vec<Rc<Authority>>,
+    /// Where it is kept.
+    pub storage: Storage,
+    /// Where names are proved.
+    pub challenges: Arc<Challenges>,
+    /// How names are proved, the preferred way first.
+    pub kinds: Vec<ChallengeKind>,
+}
+
+/// A certificate that was issued.
+#[derive(Debug)]
+pub struct Issued {
+    /// It.
+    pub held: Held,
+    /// Who issued it: host, and URL of the directory.
+    pub authority: (String, String),
+}
+
+/// Why there is no certificate.
+#[derive(Debug)]
+struct Problem {
+    text: String,
+    /// The authority did not find the proof of a name.
+    is_unproved: bool,
+}
+
+impl Problem {
+    fn unproved(text: String) -> Problem {
+        Problem { text, is_unproved: true }
+    }
+}
+
+impl From<String> for Problem {
+    fn from(text: String) -> Problem {
+        Problem { text, is_unproved: false }
+    }
+}
+
+/// What came of trying one authority.
+#[derive(Debug)]
+pub struct Attempt {
+    /// Its host.
+    pub authority: String,
+    /// Why there is no certificate from it; none if there is.
+    pub problem: Option<String>,
+}
+
+impl Job {
+    /// Orders the certificate from one authority after the other. What is known of it is on disk at the end, whatever that is.
+    pub async fn run(self, mut record: Record) -> (Result<Issued, String>, Vec<Attempt>, Record) {
+        let mut attempts = Vec::new();
+        for authority in &self.authorities {
+            let host = &authority.config.host;
+            if let Some(until) = authority.pause(SystemTime::now()) {
+                let problem = format!("it wants to be left alone until {}", keystore::date::date(until));
+                attempts.push(Attempt { authority: host.clone(), problem: Some(problem) });
+                continue;
+            }
+            let limit = self.acme.options.order_timeout;
+            let outcome = match tokio::time::timeout(limit, self.order_from(authority, &mut record)).await {
+                Ok(outcome) => outcome,
+                Err(_) => Err(format!("no certificate in {limit:?}").into()),
+            };
+            record.unproved += u32::from(outcome.as_ref().is_err_and(|problem| problem.is_unproved));
+            let problem = outcome.as_ref().err().map(|problem| problem.text.clone());
+            if let Some(problem) = &problem {
+                let (keystore, names) = (&self.keystore, self.wanted.shown());
+                tracing::warn!(keystore, names, authority = host, "not issued by this authority: {problem}");
+            }
+            attempts.push(Attempt { authority: host.clone(), problem });
+            if let Ok(held) = outcome {
+                let url = authority.config.url.clone();
+                record = Record { issued_by: Some(url.clone()), ..Record::default() };
+                let kept = self.keep_record(&record).await;
+                // The certificate is there; what is lost is who issued it.
+                kept.unwrap_or_else(|problem| tracing::warn!("{problem}"));
+                return (Ok(Issued { held, authority: (host.clone(), url) }), attempts, record);
+            }
+        }
+        let problems =
+            attempts.iter().filter_map(|attempt| Some(format!("{}: {}", attempt.authority, attempt.problem.as_ref()?)));
+        let problem = problems.collect::<Vec<_>>().join("; ");
+        record.failures = record.failures.saturating_add(1);
+        record.failed = Some((SystemTime::now(), problem.clone()));
+        let problem = match self.keep_record(&record).await {
+            Ok(()) => problem,
+            Err(more) => format!("{problem}; {more}"),
+        };
+        (Err(problem), attempts, record)
+    }
+
+    async fn order_from(&self, authority: &Authority, record: &mut Record) -> Result<Held, Problem> {
+        let account = authority.account().await?;
+        let mut order = match self.begun(authority, &account, record).await {
+            Some(order) => order,
+            None => self.begin(authority, &account, record).await?,
+        };
+        let Some(key) = record.order.as_ref().map(|begun| begun.key.clone()) else {
+            return Err("the key of the order is not there".to_owned().into());
+        };
+        let published = match self.authorize(&mut order, record.unproved).await {
+            Ok(published) => published,
+            Err(problem) => {
+                record.order = None;
+                return Err(problem.into());
+            }
+        };
+        let outcome = self.finish(&mut order, &key).await;
+        drop(published);
+        let chain = match outcome {
+            Ok(chain) => chain,
+            Err(problem) => {
+                // One that is still under way may come to a good end; any other never will.
+                if !matches!(order.state().status, OrderStatus::Processing | OrderStatus::Valid) {
+                    record.order = None;
+                }
+                return Err(problem);
+            }
+        };
+        let checked = key::check(&self.wanted, &key, &chain);
+        let (text, held) = checked.inspect_err(|_| record.order = None)?;
+        let (storage, wanted) = (self.storage.clone(), self.wanted.clone());
+        let kept = tokio::task::spawn_blocking(move || storage.keep(&wanted, &text)).await;
+        kept.unwrap_or_else(|error| Err(error.to_string()))?;
+        Ok(held)
+    }
+
+    /// The order that was begun before, if there still is one.
+    async fn begun(
+        &self,
+        authority: &Authority,
+        account: &instant_acme::Account,
+        record: &mut Record,
+    ) -> Option<Order> {
+        let is_whole = |begun: &&Begun| begun.authority == authority.config.url && !begun.url.is_empty();
+        let begun = record.order.as_ref().filter(is_whole)?;
+        let url = begun.url.clone();
+        let found = patiently!(account.order(url.clone())).ok();
+        let found = found.and_then(|mut order| (order.state().status != OrderStatus::Invalid).then_some(order));
+        if found.is_none() {
+            record.order = None;
+        }
+        found
+    }
+
+    /// Begins an order, with a key of its own. Both are on disk before anything is finalized.
+    async fn begin(
+        &self,
+        authority: &Authority,
+        account: &instant_acme::Account,
+        record: &mut Record,
+    ) -> Result<Order, String> {
+        let key_type = self.wanted.key_type;
+        let key = tokio::task::spawn_blocking(move || key::generate(key_type)).await;
+        let key = key.unwrap_or_else(|error| Err(error.to_string()))?;
+        // Nothing is ordered that could not be kept: this is about as large as what will be.
+        let mut begun = Begun { authority: authority.config.url.clone(), url: String::new(), key };
+        record.order = Some(begun.clone());
+        if let Err(problem) = self.keep_record(record).await {
+            record.order = None;
+            return Err(problem);
+        }
+        let identifiers = self.wanted.identifiers();
+        let mut new = NewOrder::new(&identifiers);
+        if let Some(profile) = &authority.config.profile {
+            new = new.profile(profile);
+        }
+        let order = match patiently!(account.new_order(&new)) {
+            Ok(order) => order,
+            Err(error) => {
+                record.order = None;
+                authority.forget(&error).await;
+                return Err(explain(&error));
+            }
+        };
+        order.url().clone_into(&mut begun.url);
+        record.order = Some(begun);
+        self.keep_record(record).await?;
+        Ok(order)
+    }
+
+    async fn keep_record(&self, record: &Record) -> Result<(), String> {
+        let (storage, wanted, record) = (self.storage.clone(), self.wanted.clone(), record.clone());
+        let kept = tokio::task::spawn_blocking(move || storage.keep_record(&wanted, &record)).await;
+        kept.unwrap_or_else(|error| Err(error.to_string()))
+    }
+
+    /// Proves all that is not proved yet. The proofs are there for as long as what is given back.
+    async fn authorize(&self, order: &mut Order, unproved: u32) -> Result<Vec<Published>, String> {
+        let mut published = Vec::new();
+        if order.state().status != OrderStatus::Pending {
+            return Ok(published);
+        }
+        let wanted = self.wanted.identifiers().len();
+        if order.state().authorizations.len() != wanted {
+            let found = order.state().authorizations.len();
+            return Err(format!("the authority asks for {found} proofs of {wanted} names"));
+        }
+        patiently!(fetch_authorizations(order)).map_err(|error| explain(&error))?;
+        let mut authorizations = order.authorizations();
+        // All of them were fetched.
+        while let Some(authorization) = authorizations.next().await {
+            let mut authorization = authorization.map_err(|error| explain(&error))?;
+            published.extend(self.prove(&mut authorization, unproved).await?);
+        }
+        Ok(published)
+    }
+
+    async fn prove<'a>(
+        &self,
+        authorization: &'a mut AuthorizationHandle<'a>,
+        unproved: u32,
+    ) -> Result<Option<Published>, String> {
+        let asked = authorization.identifier();
+        let (identifier, wildcard) = (asked.identifier.clone(), asked.wildcard);
+        let name = shown(&asked.to_string());
+        if !self.wanted.asks_for(&identifier, wildcard) {
+            return Err(format!("the authority asks for a proof of {name}, which was not ordered"));
+        }
+        match authorization.status {
+            AuthorizationStatus::Pending => {}
+            AuthorizationStatus::Valid => return Ok(None),
+            other => return Err(format!("the authorization of {name} is {other:?}")),
+        }
+        let offered = |kind: &&ChallengeKind| {
+            let wanted = proof::type_of(**kind);
+            proof::can_prove(**kind, wildcard) && authorization.challenges.iter().any(|one| one.r#type == wanted)
+        };
+        let usable: Vec<ChallengeKind> = self.kinds.iter().filter(offered).copied().collect();
+        let Some(kind) = usable.get(unproved as usize % usable.len().max(1)).copied() else {
+            return Err(format!("the authority offers no challenge for {name} that is in `challenges`"));
+        };
+        let Some(mut challenge) = authorization.challenge(proof::type_of(kind)) else {
+            return Err(format!("the challenge for {name} is gone"));
+        };
+        if !proof::is_token(&challenge.token) {
+            return Err(format!("the token of the challenge for {name} is malformed: {}", shown(&challenge.token)));
+        }
+        let key_authorization = challenge.key_authorization();
+        let proof = (challenge.token.as_str(), &key_authorization);
+        let published = proof::publish(&self.challenges, kind, &identifier, proof)?;
+        tracing::debug!(name, challenge = kind.name(), "challenge published");
+        // One of an order that was begun before may be under way.
+        if challenge.status == ChallengeStatus::Pending {
+            patiently!(challenge.set_ready()).map_err(|error| format!("{}: {}", kind.name(), explain(&error)))?;
+        }
+        Ok(Some(published))
+    }
+
+    /// Waits until all is proved, sends the request, and waits for the chain.
+    async fn finish(&self, order: &mut Order, key_pem: &str) -> Result<String, Problem> {
+        let looks =
+            RetryPolicy::new().initial_delay(FIRST_LOOK).backoff(LOOKS_GROW).timeout(self.acme.options.order_timeout);
+        if order.state().status == OrderStatus::Pending {
+            let status = patiently!(order.poll_ready(&looks));
+            match status {
+                Ok(OrderStatus::Ready) => {}
+                Ok(_) => return Err(Problem::unproved(self.why_invalid(order).await)),
+                Err(Error::Api(problem)) => return Err(Problem::unproved(explain_problem(&problem))),
+                Err(error) => return Err(explain(&error).into()),
+            }
+        }
+        if order.state().status == OrderStatus::Ready {
+            let request = key::request(&self.wanted, key_pem)?;
+            patiently!(order.finalize_csr(&request)).map_err(|error| explain(&error))?;
+        }
+        patiently!(order.poll_certificate(&looks)).map_err(|error| explain(&error).into())
+    }
+
+    /// What the authority says of the proofs of an order that it made invalid.
+    async fn why_invalid(&self, order: &mut Order) -> String {
+        let mut problems = Vec::new();
+        let mut authorizations = order.authorizations();
+        while let Some(Ok(mut authorization)) = authorizations.next().await {
+            let Ok(state) = patiently!(authorization.refresh()) else { continue };
+            let errors = state.challenges.iter().filter_map(|challenge| challenge.error.as_ref());
+            problems.extend(errors.map(explain_problem));
+        }
+        if problems.is_empty() { "the authority made the order invalid".to_owned() } else { problems.join("; ") }
+    }
+}
+
+/// Has the state of each authorization there. What was fetched already is not fetched again.
+async fn fetch_authorizations(order: &mut Order) -> Result<(), Error> {
+    let mut authorizations = order.authorizations();
+    while let Some(authorization) = authorizations.next().await {
+        authorization?;
+    }
+    Ok(())
+}

@@ -1,0 +1,227 @@
+//! `keystores.acme`: which certificates are ordered, from whom, and how names are proved.
+//!
+//! Asks nobody, and makes no folder.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use tls::KeyType;
+
+use super::{Build, Fault, Referenced, address, read};
+use crate::model::{
+    AcmeConfig, AuthorityConfig, ChallengeKind, Config, ExternalAccount, HostPattern, ListenerConfig, Service,
+};
+use crate::problem::{Collector, shown};
+use crate::shape::surface::{ACME_DIRECTORY, AcmeOptions};
+use crate::table::{defaults, setting};
+use crate::yaml::Node;
+
+/// Authorities that are called by a word.
+const AUTHORITIES: [(&str, &str); 4] = [
+    ("letsencrypt", "https://acme-v02.api.letsencrypt.org/directory"),
+    ("letsencrypt_staging", "https://acme-staging-v02.api.letsencrypt.org/directory"),
+    ("google", "https://dv.acme-v02.api.pki.goog/directory"),
+    ("zerossl", "https://acme.zerossl.com/v2/DV90"),
+];
+
+impl Build<'_> {
+    pub(super) fn acme(&mut self, keystore: &str, node: &Node) -> Option<AcmeConfig> {
+        let folder = node.get("folder").and_then(|at| {
+            let folder = self.sources.folder(at.span).join(at.text()?);
+            let parent = folder.parent().map(ToOwned::to_owned).unwrap_or_default();
+            self.referenced.push(Referenced { path: parent, is_folder: true, span: at.span });
+            Some(folder)
+        });
+        let directories = node.get("directory").map(Node::one_or_many).unwrap_or_default();
+        let authorities: Vec<_> =
+            directories.iter().enumerate().filter_map(|(at, node)| self.authority(keystore, at, node)).collect();
+        if !setting::<bool>(node, "accept_terms") {
+            let at = node.entry("accept_terms").map_or(node.span, |entry| entry.key_span);
+            let what = "certificate authorities issue to those who agree to their terms of service";
+            self.problems.add(at, what, "read them, then add `accept_terms: true`");
+        }
+        let challenges = self.parsed_list(node, "challenges", challenge);
+        let (names, addresses) = self.names(node, &challenges);
+        let key_types =
+            self.parsed_list(node, "key_types", |text| Ok(if text == "rsa" { KeyType::Rsa } else { KeyType::Ecdsa }));
+        for key in ["directory", "challenges", "key_types"] {
+            if let Some(list) = node.get(key).filter(|list| list.one_or_many().is_empty()) {
+                self.problems.add(list.span, format!("`{key}` is empty"), "name at least one, or remove the key");
+            }
+        }
+        Some(AcmeConfig {
+            folder: folder?,
+            authorities,
+            contact: self.parsed_list(node, "contact", mail_address),
+            names,
+            addresses,
+            challenges,
+            key_types,
+            options: AcmeOptions::read(node),
+        })
+    }
+
+    /// One of the authorities: a word, a URL, or a mapping with one of them.
+    fn authority(&mut self, keystore: &str, index: usize, node: &Node) -> Option<Arc<AuthorityConfig>> {
+        // A word or a URL alone is a mapping that leaves all else at its default.
+        let bare = defaults(ACME_DIRECTORY.all_fields());
+        let (settings, at) = match node.text() {
+            Some(_) => (&bare, node),
+            None => (node, node.get("url")?),
+        };
+        let text = at.text()?;
+        let url = AUTHORITIES.iter().find(|(word, _)| *word == text).map_or(text, |(_, url)| url);
+        if !url.starts_with("https://") {
+            let words: Vec<&str> = AUTHORITIES.iter().map(|(word, _)| *word).collect();
+            let fix = format!("write a URL that begins with `https://`, or one of {}", words.join(", "));
+            self.problems.add(at.span, format!("{} is not the directory of an authority", shown(text)), fix);
+            return None;
+        }
+        let mut upstream = self.connection_settings("keystore.acme.directory", settings);
+        upstream.name = format!("{keystore}-acme-{}", index + 1);
+        if let Some(entry) = settings.entry("protocol") {
+            self.problems.add(entry.key_span, "authorities are asked over HTTP/1.1", "remove `protocol`");
+        }
+        let (host, _) = self.server_of_url(&mut upstream, at.span, url)?;
+        let external_account = read::mapping(settings, "external_account").and_then(|node| {
+            let key_id = read::text(node, "key_id")?.to_owned();
+            Some(ExternalAccount { key_id, hmac_key: self.secret(node.get("hmac_key")?)? })
+        });
+        Some(Arc::new(AuthorityConfig {
+            url: url.to_owned(),
+            upstream: Arc::new(upstream),
+            host,
+            profile: read::text(settings, "profile").map(str::to_owned),
+            external_account,
+        }))
+    }
+
+    /// The names that are listed, and the addresses among them.
+    fn names(&mut self, node: &Node, challenges: &[ChallengeKind]) -> (BTreeSet<String>, BTreeSet<IpAddr>) {
+        let (mut names, mut addresses) = (BTreeSet::new(), BTreeSet::new());
+        let list = self.parsed_list(node, "names", |text| {
+            let name = subject(text)?;
+            match &name {
+                Subject::Name(name) if name.starts_with("*.") => proves_wildcards(challenges, name)?,
+                Subject::Name(_) | Subject::Address(_) => {}
+            }
+            Ok(name)
+        });
+        for subject in list {
+            match subject {
+                Subject::Name(name) => _ = names.insert(name),
+                Subject::Address(address) => _ = addresses.insert(address),
+            }
+        }
+        if let Some(list) = node.get("names").filter(|list| list.one_or_many().is_empty()) {
+            self.problems.add(list.span, "`names` is empty", "name at least one, or remove the key");
+        }
+        (names, addresses)
+    }
+}
+
+/// What a certificate may be for.
+#[derive(Debug, PartialEq, Eq)]
+enum Subject {
+    Name(String),
+    Address(IpAddr),
+}
+
+fn subject(text: &str) -> Result<Subject, Fault> {
+    let address = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    if let Ok(address) = address.parse() {
+        return Ok(Subject::Address(address));
+    }
+    let name = address::host_pattern(text)?.to_string();
+    if name.contains('_') {
+        let what = format!("{} holds a `_`, for which no authority issues a certificate", shown(text));
+        return Err(Fault::new(what, "use another name, or serve this one from a keystore of another kind"));
+    }
+    Ok(Subject::Name(name))
+}
+
+fn proves_wildcards(challenges: &[ChallengeKind], name: &str) -> Result<(), Fault> {
+    if challenges.iter().any(|kind| kind.proves_wildcards()) {
+        return Ok(());
+    }
+    let what = format!("{} cannot be proved by the `challenges` that there are", shown(name));
+    Err(Fault::new(what, "list the names below it"))
+}
+
+fn challenge(text: &str) -> Result<ChallengeKind, Fault> {
+    match text {
+        "tls-alpn-01" => Ok(ChallengeKind::TlsAlpn01),
+        "http-01" => Ok(ChallengeKind::Http01),
+        _ => Err(Fault::new(format!("{} is no challenge", shown(text)), "write `tls-alpn-01`")),
+    }
+}
+
+/// Reads a mail address as a URI; what is before the `@` is for its server to understand.
+fn mail_address(text: &str) -> Result<String, Fault> {
+    let address = text.strip_prefix("mailto:").unwrap_or(text);
+    let is_plain = |part: &str| {
+        !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b',' | b'?' | b'@'))
+    };
+    match address.split_once('@') {
+        Some((user, host)) if is_plain(user) && is_plain(host) => Ok(format!("mailto:{address}")),
+        _ => Err(Fault::new(format!("{} is not a mail address", shown(text)), "write it as `ops@example.com`")),
+    }
+}
+
+/// Gives keystores that list no names those of the routes and tunnels that are served from them.
+pub(super) fn add_names(root: &Node, config: &mut Config, problems: &mut Collector) {
+    for entry in root.get("keystores").map(Node::entries).unwrap_or_default() {
+        let Some(acme) = config.keystores.get(&entry.key).and_then(|keystore| keystore.acme.clone()) else { continue };
+        let default = config.keystores.get(&entry.key).and_then(|keystore| keystore.default.clone());
+        if let (Some(default), false) = (entry.value.get("default"), acme.addresses.is_empty()) {
+            let what = "clients that send no server name get the certificate for the IP addresses in `names`";
+            problems.add(default.span, what, "remove `default`, or the addresses");
+        }
+        if !acme.names.is_empty() || !acme.addresses.is_empty() {
+            continue;
+        }
+        let mut names = served_names(config, &entry.key, &acme.challenges);
+        names.extend(default);
+        let is_covered =
+            |name: &str| name.split_once('.').is_some_and(|(_, parent)| names.contains(&format!("*.{parent}")));
+        let names: BTreeSet<String> = names.iter().filter(|name| !is_covered(name)).cloned().collect();
+        if names.is_empty() {
+            let at = entry.value.entry("acme").map_or(entry.key_span, |acme| acme.key_span);
+            let what = "there is no name to order a certificate for";
+            problems.add(at, what, "add `names`, or give routes on listeners with this keystore their `hosts`");
+        }
+        if let Some(keystore) = config.keystores.get_mut(&entry.key) {
+            keystore.acme = Some(Arc::new(AcmeConfig { names, ..AcmeConfig::clone(&acme) }));
+        }
+    }
+}
+
+/// The names that listeners with this keystore serve, as far as certificates can be had for them.
+fn served_names(config: &Config, keystore: &str, challenges: &[ChallengeKind]) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let uses = |listener: &&Arc<ListenerConfig>| listener.tls.as_ref().is_some_and(|tls| tls.keystore == keystore);
+    for listener in config.listeners.iter().filter(uses) {
+        let patterns: Vec<&HostPattern> = match &listener.service {
+            Service::Tunnel(tunnel) => {
+                tunnel.rules.iter().filter(|rule| !rule.passthrough).flat_map(|rule| &rule.names).collect()
+            }
+            Service::Http | Service::RedirectToHttps { .. } => {
+                let is_here = |listeners: &[String]| listeners.is_empty() || listeners.contains(&listener.name);
+                config.routes.iter().filter(|route| is_here(&route.listeners)).flat_map(|route| &route.hosts).collect()
+            }
+        };
+        names.extend(patterns.into_iter().filter_map(|pattern| issuable(pattern, challenges)));
+    }
+    names
+}
+
+/// The name of a host, unless no certificate for it can be ordered this way.
+fn issuable(pattern: &HostPattern, challenges: &[ChallengeKind]) -> Option<String> {
+    let text = pattern.to_string();
+    match subject(&text).ok()? {
+        Subject::Name(name) if name.starts_with("*.") => proves_wildcards(challenges, &name).is_ok().then_some(name),
+        Subject::Name(name) => Some(name),
+        Subject::Address(_) => None,
+    }
+}

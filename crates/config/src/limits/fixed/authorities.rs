@@ -1,0 +1,35 @@
+//! Bounds that certificate authorities can reach.
+
+use super::{FixedBound, bound};
+
+pub(super) const AUTHORITIES: &[FixedBound] = &[
+    bound(
+        "acme/src/client.rs",
+        "MAX_RESPONSE_BYTES",
+        "Response of an authority",
+        "256KiB",
+        "A chain takes some kilobytes, and everything else less.",
+    ),
+    bound(
+        "acme/src/client.rs",
+        "LONGEST_PAUSE",
+        "Time for which an authority may have itself left alone (`Retry-After`)",
+        "86400s",
+        "A broken one does not end renewals.",
+    ),
+    bound(
+        "acme/src/authority.rs",
+        "MOST_NONCES",
+        "Further tries of a request whose nonce is not accepted",
+        "20",
+        "Each of them is three requests; authorities that reject one nonce in two are borne.",
+    ),
+    bound("acme/src/key.rs", "MAX_CHAIN", "Certificates in a chain", "10", "Chains have two to four."),
+    bound(
+        "acme/src/proof.rs",
+        "MAX_TOKEN_BYTES",
+        "Token of a challenge",
+        "256 bytes",
+        "Authorities send 22 to 64 characters.",
+    ),
+];
