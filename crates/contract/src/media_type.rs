@@ -31,10 +31,10 @@ impl<'a> ContentType<'a> {
     /// Parses a field value. None if it is no media type, if a parameter is repeated or continued (`charset*`, RFC 8187, which RFC 9110 §5.6.6 leaves
     /// to each field and this one does not know), or if there are more than 16.
     pub fn parse(value: &'a [u8]) -> Option<ContentType<'a>> {
-        let text = std::str::from_utf8(value).ok()?.trim_matches([' ', '\t']);
-        let (essence, mut rest) = text.split_at(text.find(';').unwrap_or(text.len()));
-        let (kind, subtype) = essence.trim_end_matches([' ', '\t']).split_once('/')?;
-        if !is_token(kind) || !is_token(subtype) || kind == "*" || subtype == "*" {
+        let text = std::str::from_utf8(value).ok()?;
+        let (kind, rest) = token(text.trim_start_matches([' ', '\t']))?;
+        let (subtype, mut rest) = token(rest.strip_prefix('/')?)?;
+        if kind == "*" || subtype == "*" {
             return None;
         }
         let mut parameters: Vec<(&str, String)> = Vec::new();
@@ -94,7 +94,9 @@ impl MediaRange {
 
     /// How well this range fits, higher is better; none if it does not. Exact with parameters, exact, `type/*`, `*/*`.
     pub fn fit(&self, sent: &ContentType<'_>) -> Option<u8> {
-        let kind_fits = self.kind.eq_ignore_ascii_case(sent.kind);
+        // Most of what is sent is in lower case, and compared at once.
+        let is = |own: &str, sent: &str| own == sent || own.eq_ignore_ascii_case(sent);
+        let kind_fits = is(&self.kind, sent.kind);
         match (self.kind.as_str(), self.subtype.as_str()) {
             ("*", _) => Some(0),
             (_, "*") => kind_fits.then_some(1),
@@ -102,7 +104,7 @@ impl MediaRange {
                 let has = |(name, value): &(String, String)| {
                     sent.parameter(name).is_some_and(|sent| sent.eq_ignore_ascii_case(value))
                 };
-                let fits = kind_fits && subtype.eq_ignore_ascii_case(sent.subtype) && self.parameters.iter().all(has);
+                let fits = kind_fits && is(subtype, sent.subtype) && self.parameters.iter().all(has);
                 fits.then_some(2 + self.parameters.len() as u8)
             }
         }
@@ -139,9 +141,38 @@ fn parameter(text: &str) -> Option<(&str, String, &str)> {
     None
 }
 
+/// The token at the start of `text`, and what follows it. None if there is none.
+fn token(text: &str) -> Option<(&str, &str)> {
+    let end = text.bytes().position(|byte| !is_token_byte(byte)).unwrap_or(text.len());
+    text.split_at_checked(end).filter(|(token, _)| !token.is_empty())
+}
+
 /// RFC 9110 §5.6.2.
 pub(crate) fn is_token(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
+    !text.is_empty() && text.bytes().all(is_token_byte)
+}
+
+fn is_token_byte(byte: u8) -> bool {
+    TOKEN_BYTES.get(usize::from(byte)).is_some_and(|is_one| *is_one)
+}
+
+/// Which bytes a token is made of (RFC 9110 §5.6.2).
+static TOKEN_BYTES: [bool; 256] = token_bytes();
+
+const fn token_bytes() -> [bool; 256] {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = (byte as u8).is_ascii_alphanumeric();
+        byte += 1;
+    }
+    let marks = b"!#$%&'*+-.^_`|~";
+    let mut at = 0;
+    while at < marks.len() {
+        table[marks[at] as usize] = true;
+        at += 1;
+    }
+    table
 }
 
 #[cfg(test)]

@@ -19,12 +19,7 @@ pub fn readings(path: &[u8]) -> [Vec<u8>; 2] {
 
 /// Whether there is a `;`, an escape, or two slashes in a row.
 fn may_have_readings(path: &[u8]) -> bool {
-    let mut before = 0;
-    path.iter().any(|&byte| {
-        let is_doubled = byte == b'/' && before == b'/';
-        before = byte;
-        is_doubled || byte == b';' || byte == b'%'
-    })
+    memchr::memchr2(b';', b'%', path).is_some() || path.windows(2).any(|pair| pair == b"//")
 }
 
 /// With `%3B` and `%2F` decoded, however often they were encoded (`%252F`). Canonical paths have upper-case escapes.
