@@ -19,7 +19,10 @@ pub fn readings(path: &[u8]) -> [Vec<u8>; 2] {
 
 /// Whether there is a `;`, an escape, or two slashes in a row.
 fn may_have_readings(path: &[u8]) -> bool {
-    memchr::memchr2(b';', b'%', path).is_some() || path.windows(2).any(|pair| pair == b"//")
+    // Without an early end, so that many bytes are looked at together.
+    let is_odd = path.iter().fold(false, |is_odd, byte| is_odd | (*byte == b';') | (*byte == b'%'));
+    let pairs = path.iter().zip(path.iter().skip(1));
+    is_odd | pairs.fold(false, |is_doubled, (one, next)| is_doubled | ((*one == b'/') & (*next == b'/')))
 }
 
 /// With `%3B` and `%2F` decoded, however often they were encoded (`%252F`). Canonical paths have upper-case escapes.
