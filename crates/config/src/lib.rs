@@ -11,6 +11,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod changes;
 mod reload;
 mod build;
 mod key_server;
@@ -33,6 +34,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 pub use build::variable_warnings;
+pub use changes::{Change, ChangeKind, Changes, Comparable, changes};
 pub use expression::{Comparison, Expression, MAX_EXCEPTIONS, MAX_EXPRESSION_BYTES, MAX_GROUPS, Relation, TooMuchWork};
 pub use jwt::{Algorithm, KeyKind};
 pub use key_server::*;
@@ -70,6 +72,30 @@ pub fn check_file(path: &Path) -> Result<Config, InvalidFile<Config>> {
     let name = path.display().to_string();
     let text = read_text(path, &name)?;
     build_text(&name, &text, path.parent().unwrap_or(Path::new("")), true, &GATE)
+}
+
+/// Does what [`load`] does, and keeps what the file says, for comparing it with another one.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_comparable(path: &Path) -> Result<(Config, Comparable), Problems> {
+    let name = path.display().to_string();
+    let text = read_text(path, &name)?;
+    comparable(&name, &text, path.parent().unwrap_or(Path::new("")), true)
+}
+
+/// As [`load_comparable`], of a text such as a running process says it, without touching the disk.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_comparable(file_name: &str, text: &str, base_dir: &Path) -> Result<(Config, Comparable), Problems> {
+    comparable(file_name, text, base_dir, false)
+}
+
+fn comparable(name: &str, text: &str, base: &Path, look: bool) -> Result<(Config, Comparable), Problems> {
+    let (config, root) = build_tree(name, text, base, look, &GATE).map_err(|invalid| invalid.problems)?;
+    let comparable = Comparable::of(GATE.shape, &root, &config);
+    Ok((config, comparable))
 }
 
 /// A file with problems.
@@ -136,6 +162,17 @@ const KEY_SERVER: Form<KeyServerConfig> =
     Form { shape: &shape::surface::key_server::KEY_SERVER, build: build::build_key_server };
 
 fn build_text<T>(file_name: &str, text: &str, base: &Path, look: bool, form: &Form<T>) -> Result<T, InvalidFile<T>> {
+    build_tree(file_name, text, base, look, form).map(|(built, _)| built)
+}
+
+/// What a text means, and its tree with everything that it leaves out.
+fn build_tree<T>(
+    file_name: &str,
+    text: &str,
+    base: &Path,
+    look: bool,
+    form: &Form<T>,
+) -> Result<(T, yaml::Node), InvalidFile<T>> {
     if text.len() > yaml::MAX_FILE_BYTES {
         return Err(too_large(file_name).into());
     }
@@ -155,12 +192,12 @@ fn build_text<T>(file_name: &str, text: &str, base: &Path, look: bool, form: &Fo
         if look {
             look_at(&referenced, &mut problems);
         }
-        value = built;
+        value = built.map(|built| (built, root));
     }
     let files: Vec<(&str, &str)> = sources.files.iter().map(|file| (file.name.as_str(), file.text.as_str())).collect();
     match (problems.finish_all(&files), value) {
         (None, Some(value)) => Ok(value),
-        (Some(problems), rest) => Err(InvalidFile { problems, rest: rest.map(Box::new) }),
+        (Some(problems), rest) => Err(InvalidFile { problems, rest: rest.map(|(rest, _)| Box::new(rest)) }),
         // Every step that gives up notes why; should one not, the file is rejected all the same.
         (None, None) => Err(InvalidFile::from(Problems::of_file(
             file_name,

@@ -42,6 +42,8 @@ pub enum Command {
         #[arg(long)]
         strict: bool,
     },
+    /// Say what differs between two configurations, or a running server's and a file, and which logged requests notice it
+    Diff(command::diff::DiffCommand),
     /// Say what becomes of a request under FILE, and why, without serving it
     Explain(command::explain::ExplainCommand),
     /// Keep certificates and keys in stores
@@ -124,6 +126,7 @@ fn is_brief(command: &Command) -> bool {
         Command::Demo(command) => command.is_brief(),
         Command::KeyServer(command) => command.is_brief(),
         Command::Check { .. }
+        | Command::Diff(_)
         | Command::Explain(_)
         | Command::Keystore(_)
         | Command::Routing(_)
@@ -150,6 +153,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::KeyServer(command) => command::key_server::run(command),
         Command::ValidateServer(command) => command::validate_server::run(command),
         Command::Demo(command) => command::demo::run(command),
+        Command::Diff(command) => command::diff::run(&command),
         Command::Explain(command) => command::explain::run(&command),
         Command::Check { file, strict } => command::check::run(&file, strict),
         Command::As { program: Foreign::Sillyproxy, arguments } => command::front::run(arguments, sillyproxy::run),

@@ -137,6 +137,7 @@ impl Role for Edge {
     fn pages(self: &Arc<Self>, reload: ReloadRequest) -> AdminState {
         let edge = || Arc::clone(self);
         let (for_metrics, for_clients, for_config, for_ready, for_shadows) = (edge(), edge(), edge(), edge(), edge());
+        let for_started = edge();
         AdminState {
             metrics: Box::new(move |exposition| for_metrics.reporter.metrics(exposition)),
             clients: Some(Box::new(move |by_rate| for_clients.reporter.clients_json(by_rate))),
@@ -144,7 +145,10 @@ impl Role for Edge {
             reload,
             upgrade: None,
             ready: Box::new(move || for_ready.server.ready()),
-            extra: vec![("/shadow", Box::new(move || for_shadows.reporter.shadows_json()))],
+            extra: vec![
+                ("/shadow", Box::new(move || for_shadows.reporter.shadows_json())),
+                ("/started", Box::new(move || for_started.server.started().effective.to_string())),
+            ],
         }
     }
 

@@ -246,6 +246,11 @@ impl Server {
         tcp.chain(udp).collect()
     }
 
+    /// The configuration that the process was started with, of which some settings are read only then.
+    pub fn started(&self) -> &Arc<Config> {
+        &self.started
+    }
+
     /// What all workers share.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared

@@ -36,6 +36,7 @@ mod target;
 mod once_per_second;
 mod clients;
 mod count;
+mod logged;
 
 pub use diagnostics::{Diagnostics, set_level};
 pub use exposition::Exposition;
@@ -44,6 +45,7 @@ pub use keyless::KeyCounts;
 pub use line::MmproxyLine;
 pub use line::civil;
 pub use line::version_name;
+pub use logged::{Logged, LoggedRequest, MAX_LINE_BYTES, read_line};
 pub use once_per_second::OncePerSecond;
 pub use page::Metric;
 pub use record::{

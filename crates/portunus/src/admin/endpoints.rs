@@ -61,6 +61,7 @@ pub const PAGES: &[(&str, &str, &str)] = &[
     ("GET", "/healthz", "200 while the process runs"),
     ("GET", "/readyz", "200 while traffic is served, else 503 with the reason"),
     ("GET", "/config", "configuration in use, secrets redacted"),
+    ("GET", "/started", "configuration that the process was started with, secrets redacted"),
     ("GET", "/clients", "heaviest client addresses; `?by=rate` by bytes per second"),
     ("GET", "/shadow", "what was asked for or sent back and stands in no API document, with counts"),
     ("GET", "/keys", "key server: its keys and who may use them"),
@@ -69,7 +70,7 @@ pub const PAGES: &[(&str, &str, &str)] = &[
 ];
 
 /// Paths that a role has or has not.
-const OF_ONE_ROLE: [&str; 2] = ["/shadow", "/keys"];
+const OF_ONE_ROLE: [&str; 3] = ["/shadow", "/started", "/keys"];
 
 fn index(extra: &[(&'static str, JsonSource)]) -> String {
     let mut text = String::from("Portunus, admin side\n\n");

@@ -1,8 +1,9 @@
-//! Requests to a running server over its control socket, for `portunus reload` and `portunus upgrade`.
+//! Requests to a running server over its control socket or its admin listener, for `portunus reload`, `portunus upgrade` and `portunus diff`.
 //!
 //! Speaks HTTP to the Unix socket that `--control` of `run` names. Owns no outcome: that is the server's.
 
 use std::io::{self, Read as _, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,13 +11,13 @@ use std::time::Duration;
 use serde_json::Value;
 
 /// The socket of the units in `packaging/`.
-const DEFAULT_CONTROL: &str = "/run/portunus/control.sock";
+pub const DEFAULT_CONTROL: &str = "/run/portunus/control.sock";
 
 /// How long the server may take; its own bound on an admin connection is the same.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Most of a response that is read, bytes.
-const MAX_RESPONSE_BYTES: u64 = 4 * 1024 * 1024;
+const MAX_RESPONSE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Which server is asked.
 #[derive(Debug, clap::Args)]
@@ -46,12 +47,45 @@ pub fn texts(account: &Value, name: &str) -> Vec<String> {
 }
 
 fn ask(control: &Path, path: &str) -> io::Result<Value> {
-    let mut stream = UnixStream::connect(control)?;
+    let stream = UnixStream::connect(control)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
-    write!(stream, "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")?;
+    let (_, body) = exchange(stream, "POST", path)?;
+    serde_json::from_str(&body).map_err(|_| malformed())
+}
+
+/// A page of a running server, at its control socket, or its admin listener's socket or address; none if it has no such page.
+///
+/// # Errors
+/// It cannot be asked; says what to do.
+pub fn page(server: &str, path: &str) -> Result<Option<String>, String> {
+    let asked = match server.parse::<SocketAddr>() {
+        Ok(address) => TcpStream::connect_timeout(&address, TIMEOUT)
+            .and_then(|stream| stream.set_read_timeout(Some(TIMEOUT)).map(|()| stream))
+            .and_then(|stream| exchange(stream, "GET", path)),
+        Err(_) => UnixStream::connect(server)
+            .and_then(|stream| stream.set_read_timeout(Some(TIMEOUT)).map(|()| stream))
+            .and_then(|stream| exchange(stream, "GET", path)),
+    };
+    let asked = asked.map_err(|error| {
+        format!("cannot ask the server at {server}: {error}; name its control socket (`run --control`) or its `admin` listener with --admin")
+    });
+    match asked? {
+        (200, body) => Ok(Some(body)),
+        (404, _) => Ok(None),
+        (status, body) => Err(format!("the server at {server} responds {status} to GET {path}: {}", body.trim_end())),
+    }
+}
+
+fn malformed() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "it does not speak as a server of ours does")
+}
+
+/// Sends a request without a body; status and body of the response.
+fn exchange(mut stream: impl io::Read + Write, method: &str, path: &str) -> io::Result<(u16, String)> {
+    write!(stream, "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")?;
     let mut response = String::new();
     stream.take(MAX_RESPONSE_BYTES).read_to_string(&mut response)?;
-    let malformed = || io::Error::new(io::ErrorKind::InvalidData, "it does not speak as a server of ours does");
-    let (_, body) = response.split_once("\r\n\r\n").ok_or_else(malformed)?;
-    serde_json::from_str(body).map_err(|_| malformed())
+    let (head, body) = response.split_once("\r\n\r\n").ok_or_else(malformed)?;
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(malformed)?;
+    Ok((status, body.to_owned()))
 }

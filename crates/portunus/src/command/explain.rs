@@ -4,6 +4,8 @@
 mod json;
 mod text;
 
+pub(super) use text::shown;
+
 use std::io::Read as _;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};

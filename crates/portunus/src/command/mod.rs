@@ -4,6 +4,7 @@ pub mod check;
 pub mod contract;
 pub mod control;
 pub mod demo;
+pub mod diff;
 pub mod explain;
 pub mod front;
 pub mod key_server;

@@ -1,4 +1,4 @@
-//! What the commands say that explain a configuration, held against what the program does: `portunus explain`.
+//! What the commands say that explain a configuration, held against what the program does: `portunus explain`, `portunus diff`.
 //!
 //! One binary with a module per theme, because each binary links the whole program.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
@@ -10,6 +10,7 @@ mod secure;
 
 mod agreement;
 mod command;
+mod diff;
 mod hostile;
 
 use std::path::Path;

@@ -4,7 +4,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "to panic is how an invariant fails")]
 #![allow(dead_code, unused_imports, reason = "a fuzz target or replay uses some of them alone")]
 
+pub mod access_log;
 pub mod config;
+pub mod question;
 pub mod route;
 pub mod routes_json;
 pub mod sticky;
@@ -14,8 +16,14 @@ pub mod token;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Targets replayed together.
-pub const ALL: [Target; 4] =
-    [("routes_json", routes_json::check), ("route", route::check), ("token", token::check), ("sticky", sticky::check)];
+pub const ALL: [Target; 6] = [
+    ("routes_json", routes_json::check),
+    ("route", route::check),
+    ("token", token::check),
+    ("sticky", sticky::check),
+    ("access_log", access_log::check),
+    ("question", question::check),
+];
 
 /// A configuration with one plain listener called `web`, and no routes.
 fn empty_config() -> ::config::Config {

@@ -126,6 +126,13 @@ pub struct RoutesView {
     pub parameters: Vec<(String, String)>,
 }
 
+impl RoutesView {
+    /// The one that is taken.
+    pub fn taken(&self) -> Option<&RouteView> {
+        self.contenders.iter().find(|route| route.standing == Standing::Taken)
+    }
+}
+
 /// A route.
 #[derive(Debug)]
 pub struct RouteView {

@@ -260,7 +260,7 @@ fn of_fields(out: &mut String, response: &ResponseView) {
 }
 
 /// Bytes as text without controls, which could move a terminal.
-fn shown(bytes: &[u8]) -> String {
+pub(in crate::command) fn shown(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
 }
