@@ -1,15 +1,16 @@
 //! One authority: our account with it, made when it is first needed, and what can be asked of it.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use config::AuthorityConfig;
-use instant_acme::{Account, Error, ExternalAccountKey, NewAccount, Problem};
+use instant_acme::{Account, CertificateIdentifier, Error, ExternalAccountKey, NewAccount, Problem};
 use tokio::sync::Mutex;
 
 use crate::client::{Client, shown};
+use crate::schedule::Window;
 use crate::storage::Storage;
 
 /// How often a request is signed anew because its nonce was not accepted. One in twenty is not, at authorities that test their clients.
@@ -80,6 +81,27 @@ impl Authority {
             tracing::warn!(authority = self.config.host, "the authority does not know our account; a new one is made");
             let _ = tokio::task::spawn_blocking(move || storage.forget_account(&url)).await;
         }
+    }
+
+    /// When a certificate should be renewed (RFC 9773), and how long that holds; none if the authority does not say such things.
+    ///
+    /// # Errors
+    /// It cannot be asked, or what it says is malformed.
+    pub async fn renewal_window(
+        &self,
+        certificate: &CertificateIdentifier<'_>,
+    ) -> Result<Option<(Window, Duration)>, String> {
+        let account = self.account().await?;
+        let (info, holds_for) = match account.renewal_info(certificate).await {
+            Ok(told) => told,
+            Err(Error::Unsupported(_)) => return Ok(None),
+            Err(error) => return Err(explain(&error)),
+        };
+        let (start, end) = (SystemTime::from(info.suggested_window.start), SystemTime::from(info.suggested_window.end));
+        if start >= end {
+            return Err("the window ends before it begins".to_owned());
+        }
+        Ok(Some((Window { start, end, explanation: info.explanation_url.as_deref().map(shown) }, holds_for)))
     }
 
     async fn kept(&self) -> Result<Option<Account>, String> {

@@ -2,6 +2,9 @@
 
 use std::time::SystemTime;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use instant_acme::CertificateIdentifier;
 use keystore::pem::{self, Label};
 use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair, RsaKeySize};
 use tls::crypto::{Certificate, PrivateKey, digest};
@@ -67,6 +70,15 @@ pub struct Held {
 }
 
 impl Held {
+    /// What authorities call it where they say when to renew it (RFC 9773 §4.1); none if it lacks what that is made of.
+    pub fn identifier(&self) -> Option<CertificateIdentifier<'static>> {
+        let text = |bytes: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(bytes).into();
+        (!self.authority_key_id.is_empty() && !self.serial.is_empty()).then(|| CertificateIdentifier {
+            authority_key_identifier: text(&self.authority_key_id),
+            serial: text(&self.serial),
+        })
+    }
+
     fn of(leaf: &Certificate, der: &[u8]) -> Held {
         Held {
             validity: Validity::new(leaf.not_before(), leaf.not_after(), &digest::sha256(der)),
@@ -211,6 +223,17 @@ mod tests {
             let problem = check(&wanted, &key, &chain).unwrap_err();
             assert!(problem.contains(why), "{why}: {problem}");
         }
+    }
+
+    /// The example of RFC 9773 §4.1.
+    #[test]
+    fn a_certificate_is_called_by_issuer_and_serial() {
+        let issuer = "69:88:5B:6B:87:46:40:41:E1:B3:7B:84:7B:A0:AE:2C:DE:01:C8:D4";
+        let bytes = |text: &str| text.split(':').map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect::<Vec<_>>();
+        let validity = Validity::new(SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH, &[0; 32]);
+        let held = Held { validity, authority_key_id: bytes(issuer), serial: bytes("00:87:65:43:21") };
+        assert_eq!(held.identifier().unwrap().to_string(), "aYhba4dGQEHhs3uEe6CuLN4ByNQ.AIdlQyE");
+        assert_eq!(Held { authority_key_id: Vec::new(), ..held }.identifier(), None);
     }
 
     #[test]

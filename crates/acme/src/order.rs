@@ -10,7 +10,8 @@ use std::time::{Duration, SystemTime};
 
 use config::{AcmeConfig, ChallengeKind};
 use instant_acme::{
-    AuthorizationHandle, AuthorizationStatus, ChallengeStatus, Error, NewOrder, Order, OrderStatus, RetryPolicy,
+    AuthorizationHandle, AuthorizationStatus, CertificateIdentifier, ChallengeStatus, Error, NewOrder, Order,
+    OrderStatus, RetryPolicy,
 };
 use proxy::challenges::{Challenges, Published};
 
@@ -43,6 +44,8 @@ pub struct Job {
     pub challenges: Arc<Challenges>,
     /// How names are proved, the preferred way first.
     pub kinds: Vec<ChallengeKind>,
+    /// What it takes the place of.
+    pub replaces: Option<CertificateIdentifier<'static>>,
 }
 
 /// A certificate that was issued.
@@ -198,12 +201,7 @@ impl Job {
             record.order = None;
             return Err(problem);
         }
-        let identifiers = self.wanted.identifiers();
-        let mut new = NewOrder::new(&identifiers);
-        if let Some(profile) = &authority.config.profile {
-            new = new.profile(profile);
-        }
-        let order = match patiently!(account.new_order(&new)) {
+        let order = match self.ask_for(authority, account, record.issued_by.as_deref()).await {
             Ok(order) => order,
             Err(error) => {
                 record.order = None;
@@ -215,6 +213,31 @@ impl Job {
         record.order = Some(begun);
         self.keep_record(record).await?;
         Ok(order)
+    }
+
+    /// A new order. Who issued the certificate that is there is told that this is its successor (RFC 9773 §5), and may not want to know.
+    async fn ask_for(
+        &self,
+        authority: &Authority,
+        account: &instant_acme::Account,
+        issued_by: Option<&str>,
+    ) -> Result<Order, Error> {
+        let identifiers = self.wanted.identifiers();
+        let new = |replaces: Option<CertificateIdentifier<'static>>| {
+            let new = NewOrder::new(&identifiers);
+            let new = authority.config.profile.iter().fold(new, |new, profile| new.profile(profile));
+            replaces.into_iter().fold(new, NewOrder::replaces)
+        };
+        let predecessor = self.replaces.clone().filter(|_| issued_by == Some(&authority.config.url));
+        if predecessor.is_some() {
+            let successor = new(predecessor);
+            match patiently!(account.new_order(&successor)) {
+                Ok(order) => return Ok(order),
+                Err(error) => tracing::debug!("ordered as if it had no predecessor: {}", explain(&error)),
+            }
+        }
+        let new = new(None);
+        patiently!(account.new_order(&new))
     }
 
     async fn keep_record(&self, record: &Record) -> Result<(), String> {

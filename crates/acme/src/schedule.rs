@@ -37,20 +37,24 @@ impl Validity {
 }
 
 /// When an authority suggests to renew a certificate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Window {
     /// From here on.
     pub start: SystemTime,
     /// Until here.
     pub end: SystemTime,
+    /// Where it says why.
+    pub explanation: Option<String>,
 }
 
 /// When to order a certificate again. A window that ends before it begins, or that comes too late for another try, does not count as it is.
-pub fn renewal(validity: &Validity, window: Option<Window>) -> SystemTime {
+pub fn renewal(validity: &Validity, window: Option<&Window>) -> SystemTime {
     let lifetime = validity.lifetime();
     let length = window.and_then(|window| window.end.duration_since(window.start).ok());
     if let (Some(window), Some(length)) = (window, length) {
-        let latest = validity.not_after.checked_sub(lifetime / 10).unwrap_or(validity.not_after);
+        // There must be time for some tries, whatever the window is.
+        let margin = if lifetime < SHORT_LIVED { lifetime / 3 } else { lifetime / 10 };
+        let latest = validity.not_after.checked_sub(margin).unwrap_or(validity.not_after);
         let suggested = window.start.checked_add(length.mul_f64(validity.point));
         return suggested.unwrap_or(latest).min(latest);
     }
@@ -84,7 +88,7 @@ mod tests {
 
     #[test]
     fn the_lifetime_says_when_unless_the_authority_does() {
-        let window = |start: f64, end: f64| Some(Window { start: at(start), end: at(end) });
+        let window = |start: f64, end: f64| Some(Window { start: at(start), end: at(end), explanation: None });
         for (lifetime, point, window, expected) in [
             (90.0, 0.0, None, 60.0),
             (90.0, 0.999_999, None, 57.0),
@@ -98,11 +102,13 @@ mod tests {
             // What would come too late does not.
             (90.0, 0.5, window(89.0, 90.0), 81.0),
             (90.0, 0.5, window(3000.0, 4000.0), 81.0),
+            (6.0, 0.5, window(3.0, 4.0), 3.5),
+            (6.0, 0.9, window(0.0, 6.0), 4.0),
             // What makes no sense does not count.
             (90.0, 0.0, window(52.0, 50.0), 60.0),
         ] {
             let validity = Validity { not_before: at(0.0), not_after: at(lifetime), point };
-            assert_eq!(days(renewal(&validity, window)), expected, "{lifetime} {point} {window:?}");
+            assert_eq!(days(renewal(&validity, window.as_ref())), expected, "{lifetime} {point} {window:?}");
         }
     }
 

@@ -20,12 +20,15 @@ use crate::authority::Authority;
 use crate::client::Client;
 use crate::key::Held;
 use crate::order::{Attempt, Issued, Job};
-use crate::schedule;
+use crate::schedule::{self, Validity, Window};
 use crate::storage::{Lock, Record, Storage};
 use crate::wanted::{self, Wanted};
 
 /// How often what is due is looked for.
 const TICK: Duration = Duration::from_millis(500);
+
+/// An authority is not asked more often when to renew a certificate, whatever it says (RFC 9773 §4.3.2).
+const SHORTEST_ASKING: Duration = Duration::from_secs(60);
 
 /// Makes the folders that certificates are ordered into: one that is not there cannot be watched. What cannot be made is said by the task that needs it.
 pub fn make_folders(config: &Config) {
@@ -37,16 +40,34 @@ pub fn make_folders(config: &Config) {
 /// Orders and renews certificates for whatever generation is active until it is dropped; what is under way then is gone on with by whoever comes next.
 /// Needs a runtime that takes local tasks.
 pub async fn run(generations: Arc<ArcSwap<Generation>>, reporter: Arc<Reporter>) {
-    let (sender, mut ends) = unbounded_channel();
+    let (sender, mut news) = unbounded_channel();
     let mut service = Running { generations, reporter, sender, seen: 0, keepers: BTreeMap::new() };
     let mut tick = tokio::time::interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             _ = tick.tick() => service.turn().await,
-            Some(end) = ends.recv() => service.note(end),
+            Some(news) = news.recv() => match news {
+                News::Ordered(end) => service.note(*end),
+                News::Asked(suggestion) => service.note_suggestion(suggestion),
+            },
         }
     }
+}
+
+/// What comes of what was begun.
+enum News {
+    Ordered(Box<End>),
+    Asked(Suggestion),
+}
+
+/// When an authority suggests to renew a certificate.
+struct Suggestion {
+    keystore: String,
+    wanted: Wanted,
+    /// The one that was asked about.
+    serial: Vec<u8>,
+    said: Result<Option<(Window, Duration)>, String>,
 }
 
 /// An order that ended.
@@ -61,7 +82,7 @@ struct End {
 struct Running {
     generations: Arc<ArcSwap<Generation>>,
     reporter: Arc<Reporter>,
-    sender: UnboundedSender<End>,
+    sender: UnboundedSender<News>,
     /// The generation that the keepers follow.
     seen: u64,
     keepers: BTreeMap<String, Keeper>,
@@ -87,6 +108,13 @@ struct Entry {
     running: Option<Order>,
     /// Varies the pause after a failure.
     point: f64,
+    /// When the authority suggests to renew it.
+    window: Option<Window>,
+    /// When it is asked again; none: it was not asked about this certificate.
+    ask_again: Option<SystemTime>,
+    is_asking: bool,
+    /// When it was ordered last, and how often in a row that was soon after the time before, as authorities may suggest without an end.
+    hurried: (Option<SystemTime>, u32),
 }
 
 /// An order under way, which ends with its owner.
@@ -114,6 +142,7 @@ impl Running {
             if !keeper.may_order(name).await {
                 continue;
             }
+            keeper.ask_when_to_renew(name, now, &self.sender);
             for wanted in keeper.due(now) {
                 let job = Job {
                     keystore: name.clone(),
@@ -123,6 +152,7 @@ impl Running {
                     storage: keeper.storage.clone(),
                     challenges: Arc::clone(challenges),
                     kinds: keeper.kinds.clone(),
+                    replaces: keeper.entries.get(&wanted).and_then(|entry| entry.held.as_ref()?.identifier()),
                 };
                 let (sender, keystore) = (self.sender.clone(), name.clone());
                 let Some(entry) = keeper.entries.get_mut(&wanted) else { continue };
@@ -130,7 +160,7 @@ impl Running {
                 let task = tokio::task::spawn_local(async move {
                     let (outcome, attempts, record) = job.run(record).await;
                     // Nobody listens if the process is about to end.
-                    let _ = sender.send(End { keystore, wanted, outcome, attempts, record });
+                    let _ = sender.send(News::Ordered(Box::new(End { keystore, wanted, outcome, attempts, record })));
                 });
                 entry.running = Some(Order(task.abort_handle()));
             }
@@ -189,7 +219,7 @@ impl Running {
                 let until = keystore::date::date(issued.held.validity.not_after);
                 let authority = &issued.authority.0;
                 tracing::info!(keystore, names, key_type, authority, until, "certificate issued");
-                entry.held = Some(issued.held);
+                entry.replace(issued.held);
             }
             Err(problem) => {
                 let kept = entry.held.is_some();
@@ -204,6 +234,36 @@ impl Running {
             }
         }
         self.report();
+    }
+
+    /// An authority said when to renew a certificate, or did not.
+    fn note_suggestion(&mut self, suggestion: Suggestion) {
+        let Suggestion { keystore, wanted, serial, said } = suggestion;
+        let Some(keeper) = self.keepers.get_mut(&keystore) else { return };
+        let longest = keeper.acme.options.renewal_info_interval;
+        let Some(entry) = keeper.entries.get_mut(&wanted) else { return };
+        entry.is_asking = false;
+        // Another one may be there meanwhile.
+        if entry.held.as_ref().is_none_or(|held| held.serial != serial) {
+            return;
+        }
+        let (window, holds_for) = match said {
+            Ok(Some((window, holds_for))) => (Some(window), holds_for.max(SHORTEST_ASKING).min(longest)),
+            Ok(None) => (None, longest),
+            Err(problem) => {
+                let names = wanted.shown();
+                tracing::warn!(keystore, names, "the authority does not say when to renew: {problem}");
+                // What it said before may still hold.
+                (entry.window.take(), longest)
+            }
+        };
+        if let Some(window) = window.as_ref().filter(|window| entry.window.as_ref() != Some(window)) {
+            let (names, explanation) = (wanted.shown(), window.explanation.as_deref());
+            let (start, end) = (keystore::date::date(window.start), keystore::date::date(window.end));
+            tracing::info!(keystore, names, start, end, explanation, "the authority says when to renew");
+        }
+        entry.window = window;
+        entry.ask_again = SystemTime::now().checked_add(holds_for);
     }
 
     /// How many certificates are missing, and how many cannot be had at the moment.
@@ -233,6 +293,9 @@ impl Keeper {
         let Ok(mut read) = read.await else { return };
         for (wanted, entry) in self.entries.iter_mut().filter(|(_, entry)| entry.running.is_none()) {
             if let Some((held, record)) = read.remove(wanted) {
+                if entry.held != held {
+                    (entry.window, entry.ask_again) = (None, None);
+                }
                 (entry.held, entry.record) = (held, record);
             }
         }
@@ -263,6 +326,27 @@ impl Keeper {
         false
     }
 
+    /// Has authorities asked when they suggest to renew what they have issued: one question at a time.
+    fn ask_when_to_renew(&mut self, keystore: &str, now: SystemTime, sender: &UnboundedSender<News>) {
+        if self.entries.values().any(|entry| entry.is_asking) {
+            return;
+        }
+        for (wanted, entry) in &mut self.entries {
+            let is_due = entry.running.is_none() && entry.ask_again.is_none_or(|again| again <= now);
+            let (true, Some(held), Some(issuer)) = (is_due, &entry.held, &entry.record.issued_by) else { continue };
+            let authority = self.authorities.iter().find(|authority| authority.config.url == *issuer);
+            let (Some(authority), Some(identifier)) = (authority.cloned(), held.identifier()) else { continue };
+            let (sender, keystore) = (sender.clone(), keystore.to_owned());
+            let (wanted, serial) = (wanted.clone(), held.serial.clone());
+            entry.is_asking = true;
+            tokio::task::spawn_local(async move {
+                let said = authority.renewal_window(&identifier).await;
+                let _ = sender.send(News::Asked(Suggestion { keystore, wanted, serial, said }));
+            });
+            return;
+        }
+    }
+
     /// What is to be ordered now: what is missing first, then what ends first. Of one name, one order at a time.
     fn due(&self, now: SystemTime) -> Vec<Wanted> {
         let is_running = |wanted: &Wanted| {
@@ -291,10 +375,28 @@ impl Keeper {
 }
 
 impl Entry {
+    /// A new certificate is there.
+    fn replace(&mut self, held: Held) {
+        let now = SystemTime::now();
+        let is_early = self.held.as_ref().is_some_and(|before| {
+            let Validity { not_before, .. } = before.validity;
+            not_before.checked_add(before.validity.lifetime() / 10).is_some_and(|soon| now < soon)
+        });
+        self.hurried = (Some(now), if is_early { self.hurried.1.saturating_add(1) } else { 0 });
+        (self.held, self.window, self.ask_again) = (Some(held), None, None);
+    }
+
     /// When it is to be ordered.
     fn due(&self, now: SystemTime, first_pause: Duration) -> SystemTime {
         let validity = self.held.as_ref().map(|held| held.validity);
-        let due = validity.map_or(SystemTime::UNIX_EPOCH, |validity| schedule::renewal(&validity, None));
+        let due =
+            validity.map_or(SystemTime::UNIX_EPOCH, |validity| schedule::renewal(&validity, self.window.as_ref()));
+        let due = match self.hurried {
+            (Some(at), times @ 1..) if at <= now => {
+                due.max(at.checked_add(schedule::pause(times, first_pause, None, self.point)).unwrap_or(now))
+            }
+            _ => due,
+        };
         match &self.record.failed {
             // A failure to come is one of a clock that was set back.
             Some((at, _)) if *at <= now => {
@@ -320,7 +422,6 @@ fn usable_kinds(config: &Config, kinds: &[ChallengeKind]) -> Vec<ChallengeKind> 
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::schedule::Validity;
 
     const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -329,7 +430,7 @@ mod tests {
         let validity = Validity::new(start, start + 90 * DAY, &[0; 32]);
         let held = held.then(|| Held { validity, authority_key_id: Vec::new(), serial: Vec::new() });
         let record = Record { failures, failed: failed.map(|at| (at, String::new())), ..Record::default() };
-        Entry { held, record, running: None, point: 0.5 }
+        Entry { held, record, point: 0.5, ..Entry::default() }
     }
 
     #[test]
@@ -345,5 +446,25 @@ mod tests {
         // Nothing to hurry for: the failure was with a certificate that is still good for a month.
         assert_eq!(due(entry(true, 1, Some(now))), SystemTime::UNIX_EPOCH + 1060 * DAY);
         assert_eq!(due(entry(false, 5, Some(now + 400 * DAY))), SystemTime::UNIX_EPOCH, "the clock was set back");
+    }
+
+    #[test]
+    fn an_authority_that_always_says_now_is_not_obeyed_for_ever() {
+        let now = SystemTime::now();
+        let first = Duration::from_secs(120);
+        let fresh = || {
+            let validity = Validity::new(now, now + 90 * DAY, &[0; 32]);
+            Held { validity, authority_key_id: Vec::new(), serial: Vec::new() }
+        };
+        let window = || Some(Window { start: now - DAY, end: now - DAY / 2, explanation: None });
+        let mut entry = Entry { held: Some(fresh()), window: window(), point: 0.5, ..Entry::default() };
+        assert!(entry.due(now, first) < now, "the first time, at once");
+        for least in [1, 2, 4, 8] {
+            entry.replace(fresh());
+            assert_eq!((&entry.window, entry.ask_again), (&None, None), "it is asked about the new one");
+            entry.window = window();
+            let after = entry.due(SystemTime::now(), first).duration_since(now).unwrap();
+            assert!(after >= least * first && after < least * first + Duration::from_secs(60), "{least} {after:?}");
+        }
     }
 }

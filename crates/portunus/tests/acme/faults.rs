@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::edge::{Wanted, folder, is_served, kept, ports, start, wait_for_kept, yaml};
 use crate::harness::{Gate, PORTUNUS, Upstream, wait_until};
-use crate::pebble::Planned;
+use crate::pebble::{LONG_AGO, Planned};
 
 const HOST: &str = "www.portunus.test";
 const STEM: &str = "www.portunus.test.ecdsa";
@@ -51,7 +51,7 @@ fn the_next_authority_is_asked_if_one_does_not_issue() {
 #[test]
 fn an_authority_that_forgot_our_account_gets_a_new_one() {
     let Some(planned) = Planned::new() else { return };
-    let planned = planned.set("profiles", json!({ "default": { "description": "short", "validityPeriod": 12 } }));
+    let planned = planned.set("profiles", json!({ "default": { "description": "short", "validityPeriod": 18 } }));
     let upstream = Upstream::ok();
     let gate = start(&upstream, &Wanted::from(&planned, &[HOST]));
     let (http, tls) = ports(&gate);
@@ -90,9 +90,9 @@ fn an_order_goes_on_after_the_process_was_killed() {
 #[test]
 fn a_full_disk_costs_nothing_but_the_order() {
     let Some(planned) = Planned::new() else { return };
-    let planned = planned.set("profiles", json!({ "default": { "description": "short", "validityPeriod": 16 } }));
     let upstream = Upstream::ok();
-    let (dir, wanted) = (folder(), Wanted::from(&planned, &[HOST]));
+    let wanted = Wanted { acme: ", renewal_info_interval: 1s", ..Wanted::from(&planned, &[HOST]) };
+    let dir = folder();
     std::fs::create_dir(dir.path().join("store")).unwrap();
     // A small disk of its own, which only the program sees.
     let mut command = Command::new("unshare");
@@ -119,6 +119,7 @@ fn a_full_disk_costs_nothing_but_the_order() {
     wait_until("a certificate", || serial().starts_with("serial="));
     wait_until("the name to be served", || is_served(&gate, HOST));
     inside("dd if=/dev/zero of=\"$STORE/filler\" bs=4k 2>/dev/null");
+    pebble.suggest(&inside("cat \"$STORE/certificates/www.portunus.test.ecdsa.pem\""), LONG_AGO);
     let (first, orders) = (serial(), pebble.log().matches("Added order").count());
     gate.wait_for("free disk space");
     assert_eq!(serial(), first, "the last good one is there");

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::edge::{Wanted, ask, get, is_served, kept, metric, ports, start, wait_for_kept};
 use crate::harness::{Upstream, wait_until};
-use crate::pebble::Planned;
+use crate::pebble::{LONG_AGO, Planned};
 use crate::secure::Secure;
 
 #[test]
@@ -28,7 +28,7 @@ fn a_gate_without_a_certificate_gets_one_and_serves_it() {
     }
     wait_until("the metrics", || metric(&gate, "portunus_acme_missing_certificates{keystore=\"main\"}") == Some(0.0));
     let days = "portunus_certificate_expiry_days{keystore=\"main\",name=\"www.portunus.test\",key_type=\"ECDSA\"}";
-    wait_until("the days that are left", || metric(&gate, days).is_some_and(|days| (0.0..0.05).contains(&days)));
+    wait_until("the days that are left", || metric(&gate, days).is_some_and(|days| (89.0..90.1).contains(&days)));
     let store = gate.dir.path().join("store");
     for path in ["", "certificates", "accounts", "records"] {
         assert_eq!(std::fs::metadata(store.join(path)).unwrap().mode() & 0o777, 0o700, "{path}");
@@ -78,4 +78,32 @@ fn a_certificate_is_renewed_and_no_connection_is_dropped() {
     let orders =
         format!("portunus_acme_orders_total{{keystore=\"main\",authority=\"{}\",result=\"success\"}}", pebble.host());
     wait_until("the metric", || metric(&gate, &orders).is_some_and(|orders| orders >= 3.0));
+}
+
+#[test]
+fn the_authority_says_when_to_renew() {
+    let Some(planned) = Planned::new() else { return };
+    let upstream = Upstream::ok();
+    let hosts = ["www.portunus.test"];
+    let wanted = Wanted { acme: ", renewal_info_interval: 1s", ..Wanted::from(&planned, &hosts) };
+    let gate = start(&upstream, &wanted);
+    let (http, tls) = ports(&gate);
+    let pebble = planned.start(http, tls);
+    let stem = format!("{}.ecdsa", hosts[0]);
+    let first = wait_for_kept(&gate, &stem);
+    gate.wait_for("the authority says when to renew");
+    let says = |response: &str| {
+        let file = gate.dir.path().join(format!("store/certificates/{stem}.pem"));
+        pebble.suggest(&std::fs::read_to_string(file).unwrap(), response);
+    };
+    // What makes no sense is said and changes nothing.
+    says("not JSON");
+    gate.wait_for("the authority does not say when to renew");
+    says(r#"{"suggestedWindow":{"start":"2021-01-03T00:00:00Z","end":"2021-01-01T00:00:00Z"}}"#);
+    gate.wait_for("the window ends before it begins");
+    assert_eq!(kept(gate.dir.path(), &stem).unwrap().serial(), first.serial());
+    says(LONG_AGO);
+    gate.wait_for("https://ca.example/incident");
+    wait_until("the renewal", || kept(gate.dir.path(), &stem).is_some_and(|leaf| leaf.serial() != first.serial()));
+    assert!(pebble.log().contains("is a replacement of"), "{}", pebble.log());
 }

@@ -13,6 +13,9 @@ use tempfile::TempDir;
 
 use crate::harness::{PORTUNUS, vacant, wait_until};
 
+/// A window for a renewal that has passed.
+pub const LONG_AGO: &str = r#"{"suggestedWindow":{"start":"2021-01-01T00:00:00Z","end":"2021-01-02T00:00:00Z"},"explanationURL":"https://ca.example/incident"}"#;
+
 /// Where Pebble is: in `PEBBLE`, on the path, or where `./x test` puts it. None, said, if it is nowhere.
 pub fn program() -> Option<PathBuf> {
     let said = std::env::var_os("PEBBLE").map(PathBuf::from);
@@ -47,13 +50,13 @@ pub struct Pebble {
 }
 
 impl Planned {
-    /// One whose certificates live for an hour.
+    /// One whose certificates live for 90 days.
     pub fn new() -> Option<Planned> {
         let program = program()?;
         let settings = json!({
             "retryAfter": { "authz": 0, "order": 0 },
             "keyAlgorithm": "ecdsa",
-            "profiles": { "default": { "description": "an hour", "validityPeriod": 3600 } },
+            "profiles": { "default": { "description": "90 days", "validityPeriod": 90 * 86400 } },
         });
         let environment = [("PEBBLE_VA_NOSLEEP", "1"), ("PEBBLE_WFE_NONCEREJECT", "0"), ("PEBBLE_AUTHZREUSE", "0")];
         let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
@@ -176,6 +179,13 @@ impl Pebble {
         let output = command.arg(url).output().expect("curl is installed (Debian package curl)");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Says when the certificate in a PEM text should be renewed: what it responds to the question, whatever that is.
+    pub fn suggest(&self, text: &str, response: &str) {
+        let certificate = text.split_once("-----BEGIN CERTIFICATE-----").unwrap().1;
+        let certificate = format!("-----BEGIN CERTIFICATE-----{certificate}");
+        self.manage("set-renewal-info/", Some(&json!({ "Certificate": certificate, "ARIResponse": response })));
     }
 
     /// Writes the root of what it issues to `ca.pem`, where the clients of the tests look for it.

@@ -24,6 +24,13 @@ pub(super) const AUTHORITIES: &[FixedBound] = &[
         "20",
         "Each of them is three requests; authorities that reject one nonce in two are borne.",
     ),
+    bound(
+        "acme/src/service.rs",
+        "SHORTEST_ASKING",
+        "Time between two questions when to renew a certificate",
+        "60s",
+        "As RFC 9773 advises, whatever the authority says; `renewal_info_interval` may make it shorter.",
+    ),
     bound("acme/src/key.rs", "MAX_CHAIN", "Certificates in a chain", "10", "Chains have two to four."),
     bound(
         "acme/src/proof.rs",

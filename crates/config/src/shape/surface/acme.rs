@@ -66,6 +66,8 @@ settings! {
     pub struct AcmeOptions, ACME_OPTIONS_ROWS {
         retry_interval: Duration = Shape::Duration(100, DAY), "2m",
             "Time after a failed order until the next one for the same certificate. It doubles with each further failure, up to four hours, and is varied by a quarter.";
+        renewal_info_interval: Duration = Shape::Duration(SECOND, DAY), "6h",
+            "Longest time between two questions to an authority when a certificate should be renewed (RFC 9773), where it responds to them.";
         order_timeout: Duration = Shape::Duration(SECOND, DAY), "10m",
             "Time for one order, from the first request to the certificate.";
         request_timeout: Duration = Shape::Duration(100, 10 * MINUTE), "30s",
