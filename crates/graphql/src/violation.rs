@@ -22,5 +22,5 @@ pub(crate) fn named(code: &'static str, name: &str, what: impl AsRef<str>) -> Vi
 
 /// More than a limit allows.
 pub(crate) fn over(code: &'static str, what: &str, limit: impl std::fmt::Display) -> Violation {
-    violation(code, format!("{what}, more than {limit}"))
+    violation(code, format!("{what} than the limit of {limit}"))
 }
