@@ -64,6 +64,9 @@ pub async fn run(accepted: Accepted) {
             if let Some(input) = input {
                 Box::pin(http::h2::serve(Rc::clone(&transport), input, Rc::clone(&conn), Rc::clone(&worker))).await;
             }
+            if let Some(bound) = conn.onward.get() {
+                worker.pools.unbind(bound.binding);
+            }
         }
         Err(traffic) => counted.close(traffic),
     }
@@ -87,6 +90,7 @@ async fn identify(
         accepted_at,
         validation_memory: Cell::new(0),
         places: OnceCell::new(),
+        onward: OnceCell::new(),
     };
     let identified = match &conn.listener.proxy_protocol {
         None => Ok(client::itself(stream, peer)),

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant, SystemTime};
 use config::ListenerConfig;
 use reason::Reason;
 use telemetry::{ConnRecord, WorkerReport};
-use wire::proxy_protocol::ProxyInfo;
+use wire::proxy_protocol::{ProxyInfo, kind};
 
 use crate::certificates::TlsRule;
 use crate::policies::Denial;
-use crate::upstream::Places;
+use crate::upstream::{Binding, Places};
 
 /// What stays true for as long as a connection lives.
 #[derive(Debug)]
@@ -35,6 +35,41 @@ pub struct Conn {
     pub validation_memory: Cell<usize>,
     /// Where who connected is counted among the clients of an upstream, once that was asked for.
     pub places: OnceCell<Places>,
+    /// What it is to upstream connections that say who their client is, once there is one.
+    pub onward: OnceCell<Box<Bound>>,
+}
+
+/// A connection that others are bound to.
+#[derive(Debug)]
+pub struct Bound {
+    /// Under what they are kept.
+    pub binding: Binding,
+    /// What it is called towards upstreams.
+    pub id: ConnectionId,
+}
+
+/// What a connection is called in the log and towards upstreams.
+#[derive(Debug)]
+pub struct ConnectionId(Box<[u8]>);
+
+impl ConnectionId {
+    /// The id that a believed PROXY header gave, else 128 random bits in hexadecimal. For telling connections apart, not for secrets.
+    pub fn of(conn: &Conn) -> ConnectionId {
+        let given = conn.reported.as_ref().and_then(|reported| reported.tlvs().get(kind::UNIQUE_ID).map(Box::from));
+        ConnectionId(given.unwrap_or_else(|| format!("{:032x}", fastrand::u128(..)).into_bytes().into()))
+    }
+
+    /// As sent and logged.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Conn {
+    /// What upstream connections are bound to.
+    pub fn bound(&self) -> &Bound {
+        self.onward.get_or_init(|| Box::new(Bound { binding: Binding::next(), id: ConnectionId::of(self) }))
+    }
 }
 
 /// What a connection's handshake agreed on, and under which rule.

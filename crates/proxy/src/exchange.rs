@@ -8,6 +8,7 @@
 mod affinity;
 mod cors;
 mod dry_run;
+mod forward;
 mod mirror;
 mod respond;
 mod compress;
@@ -18,36 +19,30 @@ pub mod upstream_h1;
 mod upstream_h2;
 mod validate;
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use config::{Action, Forward, ForwardTo, RouteConfig, Service, UpstreamProtocol};
-use net::Deadline;
+use config::{Action, Forward, RouteConfig, Service};
 use reason::Reason;
 use transport::{buffer, recycle};
 use wire::http::http1::reason_phrase;
 use wire::http::{BodyFraming, Fields, RequestHead, ResponseHead, Version};
 
-use crate::auth::Subject;
 use crate::contracts::ActiveContract;
 use crate::generation::Generation;
-use crate::guard::{self, Admitted, Candidate, ExchangeParts, GuardedBody, Lease, Origin, ScratchSpace};
+use crate::guard::{self, Candidate, ExchangeParts, GuardedBody, Lease, Origin, ScratchSpace};
 use crate::message::context::{Aborted, Context, Failure, client_failed};
 use crate::message::forwarding::{self, TrailerRule};
 use crate::message::ledger::Ledger;
 use crate::message::rejection::{self, Rejection};
 use crate::message::scratch::Timers;
-use crate::message::sides::{MessageBody, ResponseSink, while_wanted};
+use crate::message::sides::{MessageBody, ResponseSink};
 use crate::message::{date, encoder, grpc};
 use crate::responses::{Compressible, ErrorPages};
-use crate::route::{self, CompiledRoute, Params, Routed, Sought, Values, build_authority, build_location};
-use crate::upstream::{Full, Group, NoServer, Server, TunnelPlace, Wish};
+use crate::route::{CompiledRoute, Params, Routed, Values, build_location};
 use compress::Compressing;
+use forward::forward_request;
 use mirror::Duplicate;
-use replay::Replay;
-use retry::{Condition, Failed, Tries};
-use upstream_h1::{Attempt, Upgraded, upgrade_token};
+use upstream_h1::Upgraded;
 
 /// Everything one exchange works with, each part borrowed from its owner.
 pub struct Exchange<'a, B, A> {
@@ -113,7 +108,7 @@ async fn serve<B: MessageBody, A: ResponseSink>(
     #[cfg(any(test, feature = "forced-panics"))]
     assert_ne!(head.target, b"/panic", "a fault that a test asked for");
     check_head(context, head)?;
-    if let Some(proof) = context.generation.issuance.challenges().and_then(|challenges| challenges.response(head)) {
+    if let Some(proof) = challenge(context, head) {
         return prove(&proof, head, exchange.sink, exchange.ledger).await.map(|()| None);
     }
     if let Service::RedirectToHttps { port } = context.conn.listener.service {
@@ -181,15 +176,6 @@ fn check_action(head: &RequestHead, action: &Action) -> Result<(), Rejection> {
     if is_other && head.is_extended_connect() { Err(Rejection::of(Reason::WebsocketNotOffered)) } else { Ok(()) }
 }
 
-/// The same where it would be forwarded without that wish.
-fn check_upgrade(admitted: &Admitted<'_>, group: &Group) -> Result<(), Rejection> {
-    let is_forwarded = || group.config.protocol == UpstreamProtocol::Http1 && upgrade_token(admitted).is_some();
-    if !admitted.head().is_extended_connect() || is_forwarded() {
-        return Ok(());
-    }
-    Err(Rejection::of(Reason::WebsocketNotOffered))
-}
-
 /// Whether the group that a fixed response depends on has a server that is up. How servers fare is nothing that a dry run knows.
 fn check_health(group: Option<&str>, generation: &Generation, ledger: &Ledger) -> Result<(), Rejection> {
     let Some(name) = group.filter(|_| ledger.dry_run.is_none()) else { return Ok(()) };
@@ -239,6 +225,11 @@ async fn forward_admitted<B: MessageBody, A: ResponseSink>(
     }
     guard::note_watched(&admitted, context, &mut body, exchange.ledger);
     outcome
+}
+
+/// What shows a certificate authority that the name is ours, if that is what is asked for. To a WebSocket over HTTP/2 it would say something else.
+fn challenge(context: Context<'_>, head: &RequestHead) -> Option<Arc<[u8]>> {
+    context.generation.issuance.challenges().filter(|_| !head.is_extended_connect())?.response(head)
 }
 
 /// Shows a certificate authority that the name is ours (RFC 8555 §8.3).
@@ -302,201 +293,6 @@ fn check_connection(context: Context<'_>, head: &RequestHead) -> Result<(), Reje
         return Ok(());
     }
     Err(Rejection::of(Reason::TlsPolicyMismatch))
-}
-
-/// Chooses a server, sends the request, and goes on to the next server while that is safe.
-async fn forward_request<B: MessageBody, A: ResponseSink>(
-    admitted: &Admitted<'_>,
-    forward: &Forward,
-    exchange: &mut Exchange<'_, B, A>,
-) -> Result<Option<Box<Upgraded>>, Failure> {
-    let context = exchange.context;
-    let group = group_for(admitted, forward, exchange)?;
-    let until = total_timeout(admitted, &group).map(|limit| Instant::now() + limit);
-    let in_flight = match group.admit(context.places()) {
-        Err(Full::OfAll) if group.queues() => queue(Box::pin(group.admit_in_turn(context.places())), exchange)
-            .await?
-            .map_err(|full| Rejection::of(full.reason()))?,
-        admitted => admitted.map_err(|full| Rejection::of(full.reason()))?,
-    };
-    if group.is_resolving() {
-        // The first answer of a name server, and then never again.
-        let resolved = while_wanted(Box::pin(group.resolved(group.config.connect_timeout)), exchange.sink).await;
-        resolved.map_err(|why| {
-            exchange.ledger.blame(why);
-            Aborted
-        })?;
-    }
-    let (mut tries, replay) = (Tries::default(), Replay::default());
-    let hash = affinity::hash_of(&group, &context.client, admitted);
-    let session = affinity::session(&group, admitted.head());
-    let mut kept = None;
-    loop {
-        let wish = Wish { hash, prefer: session.server(), not: tries.tried(), is_again: !tries.is_first() };
-        let taken = match kept.take().map_or_else(|| group.take(wish), Ok) {
-            Err(NoServer::Busy) if tries.is_first() && group.queues() => {
-                queue(Box::pin(group.take_in_turn(wish, context.places())), exchange).await?
-            }
-            taken => taken,
-        };
-        let taken = match taken {
-            Ok(taken) => taken,
-            Err(why) => return Err(tries.last(|| no_server(&group, why).into())),
-        };
-        let server = &taken.server;
-        exchange.ledger.server = Some(Arc::clone(server));
-        let ahead = tries.ahead(&group, server, admitted.head());
-        let (pool, fresh) = (server.pool(), tries.is_fresh());
-        let attempt =
-            Attempt { context, admitted, forward, group: &group, server, pool, fresh, ahead, session, replay: &replay };
-        let outcome = match until {
-            None => try_once(&attempt, exchange).await,
-            Some(until) => bounded(until, &attempt, exchange).await,
-        };
-        let failed = match outcome {
-            Ok(upgraded) => {
-                exchange.ledger.session = session.outcome(server);
-                // How long a request with a body takes is its client's affair, too.
-                let took = exchange.ledger.upstream_duration.filter(|_| !retry::has_body(admitted.head()));
-                note_response(&group, server, exchange.ledger.upstream_status, took);
-                return Ok(upgraded.map(|mut upgraded| {
-                    upgraded.place = Some(TunnelPlace::of(&group, in_flight, taken));
-                    upgraded
-                }));
-            }
-            Err(failed) => failed,
-        };
-        note_failed(&attempt, &failed);
-        let pause = tries.note(failed, &group, server)?;
-        exchange.ledger.retries += 1;
-        // On a fresh connection to the same server it has the place that it had.
-        kept = Some(taken).filter(|_| tries.is_same_again());
-        wait(pause, exchange).await?;
-    }
-}
-
-/// The group that a request goes to, noted.
-fn group_for<B, A>(
-    admitted: &Admitted<'_>,
-    forward: &Forward,
-    exchange: &mut Exchange<'_, B, A>,
-) -> Result<Arc<Group>, Rejection> {
-    let group = destination(exchange.context, admitted, forward, &exchange.ledger.subject)?;
-    exchange.ledger.group = Some(Arc::clone(&group));
-    check_upgrade(admitted, &group)?;
-    Ok(group)
-}
-
-/// The time for an exchange, if there is a limit.
-fn total_timeout(admitted: &Admitted<'_>, group: &Group) -> Option<Duration> {
-    admitted.route().config.options.total_timeout.or(group.config.total_timeout)
-}
-
-/// Waits in a group's queue while the client waits for its response, and notes for how long.
-async fn queue<T, B, A: ResponseSink>(
-    waiting: Pin<Box<impl Future<Output = T>>>,
-    exchange: &mut Exchange<'_, B, A>,
-) -> Result<T, Aborted> {
-    let began = Instant::now();
-    let waited = while_wanted(waiting, exchange.sink).await;
-    exchange.ledger.queued = Some(exchange.ledger.queued.unwrap_or_default() + began.elapsed());
-    waited.map_err(|why| {
-        exchange.ledger.blame(why);
-        Aborted
-    })
-}
-
-/// Waits before a retry.
-async fn wait<B, A: ResponseSink>(pause: Duration, exchange: &mut Exchange<'_, B, A>) -> Result<(), Aborted> {
-    if pause.is_zero() {
-        return Ok(());
-    }
-    while_wanted(Box::pin(tokio::time::sleep(pause)), exchange.sink).await.map_err(|why| {
-        exchange.ledger.blame(why);
-        Aborted
-    })
-}
-
-/// What a response says of its server.
-fn note_response(group: &Group, server: &Server, status: Option<u16>, took: Option<Duration>) {
-    if group.note_response(server, status, took) {
-        tracing::warn!(upstream = group.config.name, server = %server.name, status, "server ejected");
-    }
-}
-
-/// What a try that failed says of its server.
-fn note_failed(attempt: &Attempt<'_>, failed: &Failed) {
-    let (group, server, report) = (attempt.group, attempt.server, &attempt.context.worker.report);
-    if let Condition::Status(status) = failed.condition {
-        report.response_retried(&group.config.name, &server.name, status);
-        note_response(group, server, Some(status), None);
-    } else if failed.servers_fault && server.failed(group.config.ejection) {
-        tracing::warn!(upstream = group.config.name, server = %server.name, "server ejected");
-    }
-}
-
-/// A group has no server that could be asked, and that is known without asking.
-fn no_server(group: &Group, why: NoServer) -> Rejection {
-    Rejection::of(match why {
-        NoServer::Busy => Reason::UpstreamOverflow,
-        NoServer::BusyForClient => Reason::TooManyInFlight,
-        NoServer::ForTooLong => Reason::UpstreamQueueTimeout,
-        NoServer::None if group.is_unresolved() => Reason::UpstreamUnresolved,
-        NoServer::None => Reason::NoHealthyUpstream,
-    })
-}
-
-async fn try_once<B: MessageBody, A: ResponseSink>(
-    attempt: &Attempt<'_>,
-    exchange: &mut Exchange<'_, B, A>,
-) -> Result<Option<Box<Upgraded>>, Failed> {
-    match attempt.group.config.protocol {
-        // The configuration lets no route use the third.
-        UpstreamProtocol::Http1 | UpstreamProtocol::Tcp => upstream_h1::attempt(attempt, exchange).await,
-        UpstreamProtocol::Http2 => Box::pin(upstream_h2::attempt(attempt, exchange)).await.map(|()| None),
-    }
-}
-
-/// One try that must be over in time, its response included.
-async fn bounded<B: MessageBody, A: ResponseSink>(
-    until: Instant,
-    attempt: &Attempt<'_>,
-    exchange: &mut Exchange<'_, B, A>,
-) -> Result<Option<Box<Upgraded>>, Failed> {
-    let limit = until.saturating_duration_since(Instant::now());
-    let outcome = Deadline::new().within(limit, Box::pin(try_once(attempt, exchange))).await;
-    outcome.unwrap_or_else(|_| {
-        exchange.ledger.blame(Reason::UpstreamTotalTimeout);
-        let failure = Rejection::of(Reason::UpstreamTotalTimeout);
-        // Its time went by in the queue and with the client, too; how slow a server may be has limits of its own.
-        Err(Failed::finally(failure))
-    })
-}
-
-fn destination(
-    context: Context<'_>,
-    admitted: &Admitted<'_>,
-    forward: &Forward,
-    subject: &Subject,
-) -> Result<Arc<Group>, Rejection> {
-    match &forward.to {
-        ForwardTo::Group(name) => context.generation.group(name).cloned().ok_or(Rejection::of(Reason::UnknownUpstream)),
-        ForwardTo::Split(shares) => {
-            let sought = Sought { subject: Some(subject), ..context.sought(admitted.head()) };
-            let name = route::share(shares, &sought);
-            let group = name.and_then(|name| context.generation.group(name)).cloned();
-            group.ok_or(Rejection::of(Reason::UnknownUpstream))
-        }
-        ForwardTo::Authority { authority, allow, .. } => {
-            let mut written = buffer();
-            let bad = Rejection::of(Reason::BadParameter);
-            build_authority(authority, allow, admitted.head(), admitted.params(), &mut written)
-                .map_err(|_| bad.clone())?;
-            let group = context.generation.made_group(admitted.route().index, &written, allow.is_empty());
-            recycle(written);
-            group.ok_or(bad)
-        }
-    }
 }
 
 /// Begins a response of our own.

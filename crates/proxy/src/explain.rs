@@ -106,6 +106,7 @@ impl Explainer {
             accepted_at: (SystemTime::now(), Instant::now()),
             validation_memory: Cell::new(0),
             places: OnceCell::new(),
+            onward: OnceCell::new(),
         };
         let mut explanation = Explanation { listener: view, ..Explanation::default() };
         if let Service::Tunnel(_) = listener.service {

@@ -14,6 +14,7 @@ mod exchange;
 mod guard;
 pub mod own_request;
 mod tunnel;
+mod onward;
 mod handshake;
 mod pump;
 mod message;

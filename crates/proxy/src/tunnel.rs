@@ -8,32 +8,28 @@
 //! began under: a reload does not touch it.
 
 mod open;
-mod header;
 mod state;
 
 use std::future::{Future, poll_fn};
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use config::{ListenerConfig, ServerAddress, Service, TunnelConfig};
 use net::clock::coarse;
-use net::transparent::canonical;
-use net::{Chunk, Source, Stream};
+use net::{Chunk, Stream};
 use reason::{Reason, Side};
 use transport::Transport;
 
 use crate::certificates::TlsFront;
 use crate::connection::{Conn, denied};
 use crate::generation::Generation;
+use crate::onward::{is_where_it_came, unfit_servers};
 use crate::passport::{self, Rejected};
 use crate::policies::{self, List, Permits};
 use crate::pump::{self, End, Party, cut};
 use crate::tunnel_routes::TunnelRoutes;
-use crate::upstream::{
-    ConnectError, Full, Group, NoServer, Places, ServerId, Taken, Target, Wish, connect, connect_to,
-};
+use crate::upstream::{ConnectError, Full, Group, NoServer, Places, Taken, Target, Wish, connect, connect_to};
 use crate::worker::Worker;
 use state::TunnelState;
 
@@ -149,7 +145,7 @@ async fn reach<'g>(
     (group, places): (&'g Group, Option<Places>),
     worker: &Worker,
 ) -> Result<(Transport, Option<Taken<'g>>), ConnectError> {
-    let header = header::render(state);
+    let header = state.header();
     let started = Instant::now();
     let source = passport::source(&group.config.source, state.conn.client, state.conn.reported.as_deref(), &worker.own)
         .map_err(ConnectError::Client)?;
@@ -185,7 +181,7 @@ async fn reach<'g>(
             Err(NoServer::ForTooLong) => return Err(ConnectError::QueueTimeout),
         };
         let server = &taken.server;
-        if is_where_it_came(&server.address, state) {
+        if leads_back(&server.address, state) {
             return Err(ConnectError::Client(Rejected::Loop));
         }
         state.retries = u32::try_from(tried.len() - unfit.len()).unwrap_or(u32::MAX);
@@ -211,22 +207,8 @@ async fn reach<'g>(
 }
 
 /// Whether a server is the very address that the client reached. The kernel is asked for it only where the port is the same.
-fn is_where_it_came(server: &ServerAddress, state: &TunnelState<'_>) -> bool {
-    let ServerAddress::Ip(server) = server else { return false };
-    server.port() == state.conn.bound_port && state.client.stream().local().map(canonical) == Some(*server)
-}
-
-/// Servers that a connection under `source` cannot reach. A balancer's own connections go under our address, but to the same servers while there
-/// are any of its family.
-fn unfit_servers(group: &Group, source: Source, client: Option<SocketAddr>) -> Vec<ServerId> {
-    match (source.address, client) {
-        (Some(source), _) => group.of_other_family(source.is_ipv4()),
-        (None, Some(client)) if group.config.source.client => {
-            let unfit = group.of_other_family(client.is_ipv4());
-            if group.has_other(&unfit) { unfit } else { Vec::new() }
-        }
-        (None, _) => Vec::new(),
-    }
+fn leads_back(server: &ServerAddress, state: &TunnelState<'_>) -> bool {
+    server.port() == Some(state.conn.bound_port) && is_where_it_came(server, state.client.stream().local())
 }
 
 /// Ends both sides as the tunnel ended, and tells of it. A side that was cut is never shown an orderly end.

@@ -224,6 +224,9 @@ fn request_json(out: &mut Vec<u8>, clock: &mut Clock, record: &RequestRecord<'_>
         json.number("retries", u64::from(record.retries));
         json.close();
     }
+    if let Some(kept) = record.port_kept {
+        json.flag("port_kept", kept);
+    }
     if let Some(info) = record.tls {
         tls_json(&mut json, info);
     }

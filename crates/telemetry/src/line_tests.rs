@@ -47,6 +47,7 @@ fn record() -> RequestRecord<'static> {
         queued: None,
         user: None,
         session: None,
+        port_kept: None,
         retries: 1,
         error_pages: None,
         compressed: None,

@@ -111,6 +111,8 @@ pub struct RequestRecord<'a> {
     pub user: Option<&'a str>,
     /// What became of the client's sticky session.
     pub session: Option<&'static str>,
+    /// Whether the client's own port was kept; none unless it went onward under its address.
+    pub port_kept: Option<bool>,
     /// Further tries on other servers.
     pub retries: u32,
     /// The error pages that the response is of.

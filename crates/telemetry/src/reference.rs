@@ -280,6 +280,7 @@ fn request<'a>(info: &'a tls::Info, proxy: &'a Option<ProxyInfo>) -> RequestReco
         queued: Some(Duration::from_micros(120)),
         user: Some("u-4711"),
         session: Some("kept"),
+        port_kept: Some(true),
         retries: 0,
         error_pages: Some("site"),
         compressed: Some(("br", 412)),

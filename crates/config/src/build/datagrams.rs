@@ -11,7 +11,7 @@ use super::listeners::Bound;
 use super::policies::{Carried, KnownPolicies};
 use super::{Build, Fault, address, identifier, loops, read};
 use crate::model::{
-    AllowedDestination, DatagramHeader, Endpoint, ServerAddress, ServerConfig, SourceConfig, TargetsConfig,
+    AllowedDestination, DatagramHeader, Endpoint, SendProxy, ServerAddress, ServerConfig, SourceConfig, TargetsConfig,
     UdpListenerConfig, UpstreamConfig, UpstreamProtocol,
 };
 use crate::problem::{Span, shown};
@@ -69,15 +69,19 @@ impl Build<'_> {
     pub(super) fn source_rules(&mut self, node: &Node, upstream: &UpstreamConfig) {
         let is_tcp = upstream.protocol == UpstreamProtocol::Tcp;
         let is_unix = |server: &ServerConfig| matches!(server.address, ServerAddress::Unix(_));
-        if let Some(entry) = node.entry("transparent").filter(|_| upstream.source.client) {
-            if !is_tcp {
-                let what = "`transparent: true` is for tunnels: HTTP connections are shared by clients";
-                self.problems.add(entry.key_span, what, "add `protocol: tcp`, or remove `transparent`");
+        for (key, is_set) in
+            [("transparent", upstream.source.client), ("send_proxy", upstream.send_proxy != SendProxy::Off)]
+        {
+            if let Some(entry) = node.entry(key).filter(|_| is_set && upstream.protocol == UpstreamProtocol::Http2) {
+                let what =
+                    format!("`{key}` is said of a connection, and those of `protocol: http2` are shared by clients");
+                self.problems.add(entry.key_span, what, format!("remove `protocol: http2` or `{key}`"));
             }
-            if upstream.servers.iter().any(is_unix) {
-                let what = "a Unix socket is reached from no address, so not from the client's";
-                self.problems.add(entry.key_span, what, "name servers by address, or remove `transparent`");
-            }
+        }
+        let has_path = upstream.source.client && upstream.servers.iter().any(is_unix);
+        if let Some(entry) = node.entry("transparent").filter(|_| has_path) {
+            let what = "a Unix socket is reached from no address, so not from the client's";
+            self.problems.add(entry.key_span, what, "name servers by address, or remove `transparent`");
         }
         let Some(entry) = node.entry("original_dst") else { return };
         if !is_tcp {

@@ -2,7 +2,7 @@
 //!
 //! Conflicts between routes are `route::RouteTable::compile`'s to find; it knows which patterns overlap.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use wire::http::Method;
@@ -45,8 +45,8 @@ pub(super) struct Known<'a> {
     /// Listeners that redirect everything, or carry bytes: no route is reached there.
     redirecting: Vec<&'a str>,
     tunnelling: Vec<&'a str>,
-    /// Upstreams that only tunnels can use, and why.
-    for_tunnels: BTreeMap<&'a str, &'static str>,
+    /// Upstreams that only tunnels can use.
+    for_tunnels: BTreeSet<&'a str>,
 }
 
 /// One path of a route, none where no path could be read, and what is known of requests there.
@@ -56,15 +56,11 @@ struct At<'a> {
     scope: Scope<'a>,
 }
 
-/// Upstreams that only tunnels can use. Connections of routes are shared by clients, so that none can have a client's PROXY header.
-fn for_tunnels(root: &Node) -> BTreeMap<&str, &'static str> {
+/// Upstreams that only tunnels can use.
+fn for_tunnels(root: &Node) -> BTreeSet<&str> {
     let entries = root.get("upstreams").map(Node::entries).unwrap_or_default();
-    let why = |node: &Node| match (read::text(node, "send_proxy"), read::text(node, "protocol")) {
-        (Some("v1" | "v2" | "v2_tlvs"), _) => Some("send_proxy"),
-        (_, Some("tcp")) => Some("protocol: tcp"),
-        _ => None,
-    };
-    entries.iter().filter_map(|entry| Some((entry.key.as_str(), why(&entry.value)?))).collect()
+    let is_tcp = |node: &Node| read::text(node, "protocol") == Some("tcp");
+    entries.iter().filter(|entry| is_tcp(&entry.value)).map(|entry| entry.key.as_str()).collect()
 }
 
 impl Build<'_> {
@@ -327,8 +323,8 @@ impl Build<'_> {
     /// The upstream of a route.
     pub(super) fn route_upstream(&mut self, name: &Node, known: &Known<'_>) -> Option<String> {
         let group = self.name_of(name, "upstream", &known.upstreams)?;
-        if let Some(why) = known.for_tunnels.get(group.as_str()) {
-            let what = format!("no route can use an upstream with `{why}`: it is for tunnels");
+        if known.for_tunnels.contains(group.as_str()) {
+            let what = "no route can use an upstream with `protocol: tcp`: it is for tunnels";
             self.problems.add(name.span, what, "use another upstream, or a listener with `tunnel`");
         }
         Some(group)

@@ -28,6 +28,7 @@ mod goaway;
 mod http2_ordinary;
 mod interim;
 mod prior_knowledge;
+mod proxy_headers;
 mod listeners;
 mod log_fields;
 mod matching;

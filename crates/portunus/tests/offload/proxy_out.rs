@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use wire::proxy_protocol::{Extras, Found, Header, MAX_HEADER_BYTES, Origin, Transport, Version, kind, read, write_v2};
 
-use crate::harness::{Gate, connect, vacant};
+use crate::harness::{Gate, connect, read_response, vacant};
 use crate::secure::Secure;
 use crate::site::{Duplex, Peer, folder, listens, next, read_exactly, tcp_upstream, yaml};
 
@@ -186,6 +186,47 @@ fn haproxy_and_nginx_read_what_we_send() {
             format!("{} {} {authority}", local.ip(), local.port()).trim_end(),
             "{listener}"
         );
+    }
+}
+
+/// The same before requests, also where TLS follows the header: one header, and then requests of that client.
+#[test]
+fn haproxy_and_nginx_read_it_before_requests() {
+    let dir = folder();
+    let path = dir.path().display();
+    let config = format!(
+        "frontend f\n  mode http\n  bind unix@{path}/haproxy.sock accept-proxy\n  http-request return status 200 content-type text/plain \
+         lf-string \"%[src] %[src_port]\"\n"
+    );
+    let _haproxy = Peer::haproxy(dir.path(), &config, || listens(&dir.path().join("haproxy.sock")));
+    let pair = std::fs::read_dir(dir.path().join("certs")).unwrap().next().unwrap().unwrap().path();
+    let pair = pair.display();
+    let said = "location / { return 200 \"$proxy_protocol_addr $proxy_protocol_port\"; }";
+    let http = format!(
+        "server {{ listen unix:{path}/nginx.sock proxy_protocol; {said} }} server {{ listen unix:{path}/secure.sock ssl proxy_protocol; \
+         ssl_certificate {pair}; ssl_certificate_key {pair}; {said} }}"
+    );
+    let _nginx = Peer::nginx(dir.path(), &http, || listens(&dir.path().join("secure.sock")));
+    let mut upstreams = String::new();
+    let mut routes = String::from("routes:\n");
+    let mut paths = Vec::new();
+    for peer in ["haproxy", "nginx", "secure"] {
+        for form in ["v1", "v2", "v2_tlvs"] {
+            let tls = if peer == "secure" { ", tls: { insecure_skip_verify: true, server_name: a.test }" } else { "" };
+            let name = format!("{peer}-{form}");
+            upstreams.push_str(&format!("  {name}: {{ servers: [\"unix:{peer}.sock\"], send_proxy: {form}{tls} }}\n"));
+            routes.push_str(&format!("  - {{ path: /{name}, upstream: {name} }}\n"));
+            paths.push(format!("/{name}"));
+        }
+    }
+    let gate = Gate::start_in(dir, &yaml("  - { name: web, bind: \"127.0.0.1:0\" }", &upstreams, &routes));
+    let mut near = connect(gate.address("web"));
+    let local = near.local_addr().unwrap();
+    for path in paths.iter().chain(&paths) {
+        write!(near, "GET {path} HTTP/1.1\r\nHost: a.test\r\n\r\n").unwrap();
+        let (head, body) = read_response(&mut near);
+        assert!(head.starts_with("HTTP/1.1 200 "), "{path}: {head}");
+        assert_eq!(String::from_utf8(body).unwrap(), format!("{} {}", local.ip(), local.port()), "{path}");
     }
 }
 

@@ -7,6 +7,7 @@
 mod batches;
 #[path = "../harness/mod.rs"]
 mod harness;
+mod http;
 mod other_hosts;
 mod routing;
 mod site;

@@ -39,6 +39,7 @@ fn record() -> RequestRecord<'static> {
         queued: None,
         user: None,
         session: None,
+        port_kept: None,
         retries: 0,
         error_pages: None,
         compressed: None,

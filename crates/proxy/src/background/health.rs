@@ -9,9 +9,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use config::{HealthCheck, Probe, SendProxy, ServerAddress, UpstreamProtocol};
+use config::{HealthCheck, Probe, ServerAddress, UpstreamProtocol};
 use net::Deadline;
-use wire::proxy_protocol::{Extras, Origin, write_v1, write_v2};
 
 use crate::upstream::{Group, Server, Target, connect};
 
@@ -86,14 +85,7 @@ async fn is_healthy(group: &Group, server: &Server, check: &HealthCheck) -> bool
 
 /// Asks a server what its check asks for; nothing unless that is the answer of a healthy one.
 async fn probe(group: &Group, server: &Server, check: &HealthCheck) -> Option<()> {
-    // Who expects a header gets one that says the connection is our own.
-    let mut header = Vec::new();
-    match group.config.send_proxy {
-        SendProxy::Off => {}
-        SendProxy::V1 => write_v1(&mut header, &Origin::Local),
-        SendProxy::V2 | SendProxy::V2Tlvs => write_v2(&mut header, &Origin::Local, &Extras::default()),
-    }
-    let target = Target { ahead: &header, port: check.port, ..Target::own(group, server) };
+    let target = Target { port: check.port, ..Target::own(group, server) };
     let transport = connect(target).await.ok()?;
     let own = match server.address {
         // A socket's path is no authority (RFC 3986 §3.2), and strict servers reject it.

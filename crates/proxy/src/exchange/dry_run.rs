@@ -5,9 +5,10 @@ use std::sync::Arc;
 use config::{Forward, ForwardTo, UpstreamProtocol};
 use reason::Reason;
 
+use super::forward::{check_upgrade, destination};
 use super::replay::Replay;
 use super::upstream_h1::{self, Attempt};
-use super::{Exchange, affinity, check_upgrade, destination, upstream_h2};
+use super::{Exchange, affinity, upstream_h2};
 use crate::auth::Subject;
 use crate::guard::Admitted;
 use crate::message::body::BodyError;
@@ -45,8 +46,19 @@ pub(super) async fn forward<B: MessageBody, A: ResponseSink>(
     let Some(server) = first_server(group) else { return Err(Rejection::of(Reason::NoHealthyUpstream).into()) };
     let (server, replay) = (&server, &Replay::default());
     let (pool, session) = (server.pool(), affinity::session(group, admitted.head()));
-    let attempt =
-        Attempt { context, admitted, forward, group, server, pool, fresh: true, ahead: None, session, replay };
+    let attempt = Attempt {
+        context,
+        admitted,
+        forward,
+        group,
+        server,
+        pool,
+        fresh: true,
+        ahead: None,
+        session,
+        onward: None,
+        replay,
+    };
     let (line, fields) = written(&attempt, exchange.ledger.noted())?;
     let groups = groups.iter().map(|(group, weight)| (group.config.name.clone(), *weight)).collect();
     if let Some(notes) = &mut exchange.ledger.dry_run {

@@ -91,10 +91,12 @@ impl Failed {
 }
 
 /// The tries of one request.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Tries {
-    /// Servers that had it.
-    tried: Vec<ServerId>,
+    /// Servers that had it, behind those that cannot have it.
+    left_out: Vec<ServerId>,
+    /// How many the latter are.
+    unfit: usize,
     /// No connection at hand will do.
     fresh: bool,
     /// The failure of the last try.
@@ -111,9 +113,19 @@ pub struct Ahead {
 }
 
 impl Tries {
-    /// Servers that had the request.
-    pub(super) fn tried(&self) -> &[ServerId] {
-        &self.tried
+    /// Those of a request that cannot go to these servers.
+    pub(super) fn without(unfit: &[ServerId]) -> Tries {
+        Tries { left_out: unfit.to_vec(), unfit: unfit.len(), fresh: false, last: None }
+    }
+
+    /// Servers that it is not sent to any more, or cannot be.
+    pub(super) fn left_out(&self) -> &[ServerId] {
+        &self.left_out
+    }
+
+    /// Servers that had it.
+    fn tried(&self) -> usize {
+        self.left_out.len() - self.unfit
     }
 
     /// Whether none has been made.
@@ -128,7 +140,7 @@ impl Tries {
 
     /// Whether the next try is at the server of the last one.
     pub(super) fn is_same_again(&self) -> bool {
-        self.fresh && self.tried.is_empty()
+        self.fresh && self.tried() == 0
     }
 
     /// What the client gets where no server is left.
@@ -139,7 +151,7 @@ impl Tries {
     /// Whether one more try may follow that at this server.
     fn has_next(&self, rule: &Retries) -> bool {
         // This one is not among those tried yet.
-        rule.attempts.is_none_or(|most| self.tried.len() + 1 < most as usize)
+        rule.attempts.is_none_or(|most| self.tried() + 1 < most as usize)
     }
 
     /// What the try at this server ends by, where a status or a time may end it and another server have the request.
@@ -148,7 +160,7 @@ impl Tries {
         if rule.statuses.is_empty() && rule.per_try_timeout.is_none() {
             return None;
         }
-        let may_go_on = self.has_next(rule) && may_repeat(request) && group.is_up_without(server, &self.tried);
+        let may_go_on = self.has_next(rule) && may_repeat(request) && group.is_up_without(server, &self.left_out);
         let until = rule.per_try_timeout.filter(|_| rule.on_timeout).map(|limit| Instant::now() + limit);
         may_go_on.then_some(Ahead { statuses: rule.statuses, until })
     }
@@ -164,7 +176,7 @@ impl Tries {
             && match failed.next {
                 Next::Nowhere => false,
                 // Each server gets it once at most. Only where there is no other may it get it again: it may never have seen it.
-                Next::AsIfNew if self.tried.is_empty() && !group.is_up_without(server, &[]) => {
+                Next::AsIfNew if self.tried() == 0 && !group.is_up_without(server, &self.left_out) => {
                     !std::mem::replace(&mut self.fresh, true)
                 }
                 _ if !self.has_next(rule) => false,
@@ -175,13 +187,13 @@ impl Tries {
             return Err(failed.failure);
         }
         self.last = Some(failed.failure);
-        Ok(backoff(rule.backoff, self.tried.len()))
+        Ok(backoff(rule.backoff, self.tried()))
     }
 
     /// Leaves a server out of what follows. Whether there is another.
     fn leave_out(&mut self, server: &Server, group: &Group) -> bool {
-        self.tried.push(server.id);
-        group.has_other(&self.tried)
+        self.left_out.push(server.id);
+        group.has_other(&self.left_out)
     }
 }
 

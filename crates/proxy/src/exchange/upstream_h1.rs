@@ -26,6 +26,7 @@ use crate::message::ledger::Ledger;
 use crate::message::opening;
 use crate::message::rejection::Rejection;
 use crate::message::sides::{MessageBody, ResponseSink, while_wanted};
+use crate::onward::Onward;
 use crate::route::{self, Noted};
 use crate::upstream::{ConnectError, Group, PoolId, Server, Session, Target, TunnelPlace, connect};
 
@@ -50,6 +51,8 @@ pub struct Attempt<'a> {
     pub ahead: Option<Ahead>,
     /// The client's sticky session.
     pub session: Session,
+    /// What its connections say of the client; none where they are everybody's.
+    pub onward: Option<&'a Onward>,
     /// What was sent of the body before.
     pub replay: &'a Replay,
 }
@@ -62,6 +65,25 @@ impl Attempt<'_> {
             continued: self.admitted.has_continued(),
             validates_messages: self.admitted.validates_messages(),
             ..self.context.facts()
+        }
+    }
+
+    /// A connection at hand, which serves nobody else where it was made for this client.
+    fn pooled(&self, is_careful: bool) -> Option<Transport> {
+        let pools = &self.context.worker.pools;
+        match self.onward {
+            None => pools.take(self.pool, is_careful),
+            Some(onward) => pools.take_bound(onward.key(self.pool), is_careful),
+        }
+    }
+
+    /// Keeps a connection that is free again.
+    fn keep(&self, transport: Transport) {
+        let (pools, config) = (&self.context.worker.pools, &self.group.config);
+        let (idle, most) = (config.pool_idle_timeout, config.pool_max_idle);
+        match self.onward {
+            None => pools.put(self.server, transport, idle, most),
+            Some(onward) => pools.put_bound(onward.key(self.pool), self.server, transport, idle, most),
         }
     }
 
@@ -137,7 +159,7 @@ pub async fn attempt<B: MessageBody, A: ResponseSink>(
     write_head(attempt, exchange.ledger.noted(), &mut head).map_err(Failed::finally)?;
     // What may not be sent twice is worth asking the kernel whether the server has closed just now.
     let is_careful = !may_repeat(attempt.admitted.head());
-    let pooled = if attempt.fresh { None } else { attempt.context.worker.pools.take(attempt.pool, is_careful) };
+    let pooled = if attempt.fresh { None } else { attempt.pooled(is_careful) };
     let mut result = match pooled {
         Some(transport) => Some(on_connection((transport, true), &head, attempt, exchange).await),
         None => None,
@@ -163,7 +185,16 @@ pub(super) async fn fresh_connection(
     sink: &mut impl ResponseSink,
     ledger: &mut Ledger,
 ) -> Result<Transport, OnConnection> {
-    let target = Target::own(attempt.group, attempt.server);
+    let own = Target::own(attempt.group, attempt.server);
+    let (source, header) = match attempt.onward {
+        None => (own.source, Vec::new()),
+        Some(onward) => {
+            let reached = sink.reached();
+            onward.check(attempt.server, reached).map_err(OnConnection::clients)?;
+            (onward.source(), onward.header(attempt.context.conn, reached))
+        }
+    };
+    let target = Target { source, ahead: &header, ..own };
     let started = Instant::now();
     // The future is big and rare.
     let connecting = async {
@@ -173,6 +204,10 @@ pub(super) async fn fresh_connection(
         }
     };
     match while_wanted(Box::pin(connecting), sink).await {
+        Ok(Err(error)) if source.address.is_some() && error.reason().side() == Side::Proxy => {
+            // A privilege that we lack: nothing that another server could help.
+            Err(OnConnection::clients(Rejection::of(error.reason())))
+        }
         Ok(connected) => connected.map_err(|error| cannot_connect(attempt.server, &error)),
         Err(why) => {
             ledger.blame(why);
@@ -214,6 +249,8 @@ async fn on_connection<B: MessageBody, A: ResponseSink>(
 ) -> Result<Option<Box<Upgraded>>, OnConnection> {
     let mut input = Chunk::empty();
     let body_was_done = exchange.body.is_done();
+    let borrowed = attempt.onward.and_then(|onward| onward.source().address);
+    exchange.ledger.port_kept = borrowed.map(|_| transport.stream().port_kept());
     let after = message((&transport, &mut input), head, attempt, exchange).await.map_err(|failed| {
         let is_untouched = exchange.ledger.received.get() == 0 && exchange.body.is_done() == body_was_done;
         let fate = match failed.fate {
@@ -229,10 +266,7 @@ async fn on_connection<B: MessageBody, A: ResponseSink>(
             return Ok(Some(Box::new(Upgraded { transport, first: input, place: None, messages })));
         }
         // Bytes behind the response belong to no request: such a connection is not used again.
-        After::Reuse if input.is_empty() => {
-            let config = &attempt.group.config;
-            attempt.context.worker.pools.put(attempt.server, transport, config.pool_idle_timeout, config.pool_max_idle);
-        }
+        After::Reuse if input.is_empty() => attempt.keep(transport),
         After::Reuse | After::Close => {}
     }
     Ok(None)

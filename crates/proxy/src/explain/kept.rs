@@ -97,6 +97,10 @@ impl ResponseSink for Kept {
         self.status != 0
     }
 
+    fn reached(&self) -> Option<std::net::SocketAddr> {
+        None
+    }
+
     fn poll_gone(&mut self, _: &mut Context<'_>) -> Poll<Reason> {
         Poll::Pending
     }

@@ -4,6 +4,7 @@
 //! its end.
 
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
@@ -512,6 +513,10 @@ impl ResponseSink for H1Answer<'_> {
 
     fn has_begun(&self) -> bool {
         self.begun
+    }
+
+    fn reached(&self) -> Option<SocketAddr> {
+        self.transport.stream().local()
     }
 
     fn poll_gone(&mut self, context: &mut std::task::Context<'_>) -> Poll<Reason> {

@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -628,6 +629,10 @@ impl ResponseSink for H2Answer {
 
     fn has_begun(&self) -> bool {
         !matches!(self.stage, Stage::Head(_))
+    }
+
+    fn reached(&self) -> Option<SocketAddr> {
+        self.sending.transport.stream().local()
     }
 
     fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<Reason> {

@@ -54,6 +54,8 @@ pub struct Ledger {
     pub subject: Subject,
     /// What became of the client's sticky session.
     pub session: Option<&'static str>,
+    /// Whether the client's own port was kept; none unless it went onward under its address.
+    pub port_kept: Option<bool>,
     /// Further tries.
     pub retries: u32,
     /// The error pages that the response is of.
@@ -94,6 +96,7 @@ impl Ledger {
             queued: None,
             subject: Subject::default(),
             session: None,
+            port_kept: None,
             retries: 0,
             error_pages: None,
             compressed: None,
@@ -196,6 +199,7 @@ impl Ledger {
             queued: self.queued,
             user: self.subject.user(),
             session: self.session,
+            port_kept: self.port_kept,
             retries: self.retries,
             error_pages: self.error_pages.as_deref(),
             compressed: self.compressed,

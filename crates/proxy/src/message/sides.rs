@@ -1,6 +1,7 @@
 //! What an exchange needs of both sides, whichever version each of them speaks.
 
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -100,6 +101,9 @@ pub trait ResponseSink {
 
     /// Whether the head is out, so that nothing else can be answered.
     fn has_begun(&self) -> bool;
+
+    /// The address that the client's connection has reached; none of a Unix socket.
+    fn reached(&self) -> Option<SocketAddr>;
 
     /// Ready when the client does not wait for the response any more, with the word for it.
     fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<Reason>;

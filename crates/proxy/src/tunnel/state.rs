@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::PolicyConfig;
+use config::{PolicyConfig, SendProxy};
 use net::clock::coarse;
 use net::{Chunk, Source};
 use reason::{Reason, Side};
@@ -15,10 +15,10 @@ use telemetry::TunnelRecord;
 use transport::Transport;
 
 use crate::certificates::TlsFront;
-use crate::connection::Conn;
+use crate::connection::{Conn, ConnectionId};
 use crate::loop_guard::Hop;
+use crate::onward::header::{self, Speaker};
 use crate::pump::Carried;
-use crate::tunnel::header::{ConnectionId, connection_id};
 use crate::tunnel::open::Opened;
 use crate::tunnel_routes::TunnelRoute;
 use crate::upstream::{ConnectError, Server};
@@ -83,7 +83,7 @@ impl<'a> TunnelState<'a> {
             known_name: known.unwrap_or_else(|| route.name.clone()),
             route,
             passed_name: server_name,
-            id: connection_id(conn),
+            id: ConnectionId::of(conn),
             ready_after: conn.accepted_at.1.elapsed(),
             connect_duration: None,
             server: None,
@@ -116,6 +116,23 @@ impl<'a> TunnelState<'a> {
         let hop = self.worker.shared.hops.follow(self.client.stream(), upstream.stream(), port);
         self.hop = hop.map_err(ConnectError::Client)?;
         Ok(())
+    }
+
+    /// The PROXY header that goes ahead; empty where none is to be sent.
+    pub(super) fn header(&self) -> Vec<u8> {
+        let send_proxy = self.route.group.config.send_proxy;
+        if send_proxy == SendProxy::Off {
+            return Vec::new();
+        }
+        let reached = self.client.stream().local();
+        let speaker = Speaker {
+            conn: self.conn,
+            client: self.conn.client,
+            reached,
+            server_name: self.server_name(),
+            id: &self.id,
+        };
+        header::render(send_proxy, &speaker)
     }
 
     /// SNI, opened or not.

@@ -5,12 +5,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
-use config::{ServerAddress, UpstreamTls};
+use config::{SendProxy, ServerAddress, UpstreamTls};
 use net::{Chunk, Deadline, Source, Stream};
 use reason::Reason;
 use reason::Side;
 use tls::{Connector, ServerName, Session};
 use transport::{Broken, NoKeys, Transport};
+use wire::proxy_protocol::{Extras, Origin, write_v1, write_v2};
 
 use super::Group;
 use super::server::Server;
@@ -76,7 +77,8 @@ pub struct Target<'a> {
     pub server: &'a Server,
     /// Under which address.
     pub source: Source,
-    /// What goes ahead of everything, TLS included: a PROXY header or nothing.
+    /// What goes ahead of everything, TLS included: a client's PROXY header. Empty for connections of our own, which say that they are that where the
+    /// group expects a header.
     pub ahead: &'a [u8],
     /// Another port than the server's own, for its checks.
     pub port: Option<u16>,
@@ -123,7 +125,11 @@ async fn connect_unbounded(target: Target<'_>) -> Result<Transport, ConnectError
         // Each address of a name is a server of its own.
         ServerAddress::Name(..) | ServerAddress::Service(_) => return Err(ConnectError::Unresolved),
     };
-    stream.send(target.ahead).await.map_err(ConnectError::Socket)?;
+    if target.ahead.is_empty() {
+        stream.send(&own_header(target.group.config.send_proxy)).await.map_err(ConnectError::Socket)?;
+    } else {
+        stream.send(target.ahead).await.map_err(ConnectError::Socket)?;
+    }
     let Some(connector) = target.group.connector_to(target.server) else { return Ok(Transport::plain(stream)) };
     let name = server_name(target)?;
     let session = Session::client(connector, &name).map_err(ConnectError::Tls)?;
@@ -132,6 +138,17 @@ async fn connect_unbounded(target: Target<'_>) -> Result<Transport, ConnectError
         Broken::Tls(error) => ConnectError::Tls(error),
         Broken::Key(failure) => ConnectError::Tls(tls::Error::Ours(failure.to_string().into())),
     })
+}
+
+/// The header of a connection that is nobody's but ours: checks, and requests of our own.
+fn own_header(version: SendProxy) -> Vec<u8> {
+    let mut header = Vec::new();
+    match version {
+        SendProxy::Off => {}
+        SendProxy::V1 => write_v1(&mut header, &Origin::Local),
+        SendProxy::V2 | SendProxy::V2Tlvs => write_v2(&mut header, &Origin::Local, &Extras::default()),
+    }
+    header
 }
 
 async fn connect_tcp(address: SocketAddr, source: Source) -> Result<Stream, ConnectError> {

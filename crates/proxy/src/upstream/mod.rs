@@ -21,7 +21,7 @@ pub use balance::Wish;
 pub use connect::{ConnectError, Target, connect, connect_to};
 pub use members::{Found, Members, Name, Records};
 pub use mirrored::{MirrorOutcome, Mirrored};
-pub use pool::{Pools, STREAMS_PER_CONNECTION, SharedConnection, Traffic};
+pub use pool::{Binding, BoundTo, Pools, STREAMS_PER_CONNECTION, SharedConnection, Traffic};
 pub use server::{Health, PoolId, Server, ServerId};
 pub use shares::Places;
 pub use sticky::Sticky;

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +14,7 @@ use net::clock::coarse;
 use tokio::sync::Notify;
 use transport::Transport;
 
-use super::server::{PoolId, Server};
+use super::server::{PoolId, Server, next_id};
 use crate::http2::frames::Noticed;
 
 /// Idle connections of the whole process.
@@ -31,6 +32,28 @@ impl Idle {
     fn is_fresh(&self) -> bool {
         coarse().saturating_sub(self.since) < self.keep
     }
+}
+
+/// A client's connection for which connections are kept that serve nobody else. A number, since what is kept must not keep it alive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Binding(u64);
+
+impl Binding {
+    /// That of one more connection of a client.
+    pub fn next() -> Binding {
+        Binding(next_id())
+    }
+}
+
+/// For whom a connection is kept that says who its client is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BoundTo {
+    /// The client's connection.
+    pub binding: Binding,
+    /// The client, who may be one of several on the connection of a trusted proxy.
+    pub client: Option<IpAddr>,
+    /// Where it leads.
+    pub pool: PoolId,
 }
 
 /// Connections to one server.
@@ -181,6 +204,8 @@ pub struct Pools {
     // Few keys, looked up twice for each request: a tree is one short scan.
     shared: RefCell<BTreeMap<PoolId, ToServer<Rc<SharedConnection>>>>,
     idle: RefCell<BTreeMap<PoolId, ToServer<Idle>>>,
+    /// Those that serve one client each.
+    bound: RefCell<BTreeMap<BoundTo, ToServer<Idle>>>,
     opening: RefCell<BTreeMap<PoolId, Rc<Awaited>>>,
 }
 
@@ -188,17 +213,12 @@ impl Pools {
     /// A connection to this server that is still usable: nothing was received while it was idle. The newest first, so that surplus
     /// ones age and go. With `is_careful` the kernel is asked, too: an end may have arrived that the worker has not been reported yet.
     pub fn take(&self, pool: PoolId, is_careful: bool) -> Option<Transport> {
-        let mut pools = self.idle.borrow_mut();
-        let pool = &mut pools.get_mut(&pool)?.connections;
-        while let Some(idle) = pool.pop() {
-            IDLE.fetch_sub(1, Ordering::Relaxed);
-            // Bytes nobody asked for would become the response to the next request (RFC 9112 §6.3).
-            let has_news = idle.transport.has_news() || (is_careful && idle.transport.has_unread());
-            if !has_news && idle.is_fresh() {
-                return Some(idle.transport);
-            }
-        }
-        None
+        newest(&mut self.idle.borrow_mut().get_mut(&pool)?.connections, is_careful)
+    }
+
+    /// As [`Pools::take`], of those that serve this client alone.
+    pub fn take_bound(&self, to: BoundTo, is_careful: bool) -> Option<Transport> {
+        newest(&mut self.bound.borrow_mut().get_mut(&to)?.connections, is_careful)
     }
 
     /// An HTTP/2 connection to this server with room for one more stream.
@@ -239,25 +259,37 @@ impl Pools {
 
     /// Keeps a connection for `keep`, unless the process has `pool_max_idle` already or its server has left its group.
     pub fn put(&self, server: &Arc<Server>, transport: Transport, keep: Duration, pool_max_idle: usize) {
-        if IDLE.load(Ordering::Relaxed) >= pool_max_idle || transport.has_news() || server.has_left() {
-            return;
+        keep_in(&self.idle, server.pool(), server, (transport, keep, pool_max_idle));
+    }
+
+    /// As [`Pools::put`], for one client alone.
+    pub fn put_bound(
+        &self,
+        to: BoundTo,
+        server: &Arc<Server>,
+        transport: Transport,
+        keep: Duration,
+        pool_max_idle: usize,
+    ) {
+        keep_in(&self.bound, to, server, (transport, keep, pool_max_idle));
+    }
+
+    /// Closes what is kept for a client's connection that has ended.
+    pub fn unbind(&self, binding: Binding) {
+        let first = BoundTo { binding, client: None, pool: PoolId::MIN };
+        let mut bound = self.bound.borrow_mut();
+        while let Some((to, _)) = bound.range(first..).next().filter(|(to, _)| to.binding == binding) {
+            let to = *to;
+            let closed = bound.remove(&to).map_or(0, |pool| pool.connections.len());
+            IDLE.fetch_sub(closed, Ordering::Relaxed);
         }
-        IDLE.fetch_add(1, Ordering::Relaxed);
-        let idle = Idle { transport, since: coarse(), keep };
-        let mut pools = self.idle.borrow_mut();
-        pools.entry(server.pool()).or_insert_with(|| ToServer::of(server)).connections.push(idle);
     }
 
     /// Closes connections that have been idle for too long, were ended by the server, or lead to one that has left its group; of the last, those that are
     /// shared end with their last stream. Called about once a second.
     pub fn sweep(&self) {
-        let mut pools = self.idle.borrow_mut();
-        pools.retain(|_, pool| {
-            let (before, has_left) = (pool.connections.len(), pool.server.has_left());
-            pool.connections.retain(|idle| !has_left && idle.is_fresh() && !idle.transport.has_news());
-            IDLE.fetch_sub(before - pool.connections.len(), Ordering::Relaxed);
-            !pool.connections.is_empty()
-        });
+        self.idle.borrow_mut().retain(|_, pool| sweep(pool));
+        self.bound.borrow_mut().retain(|_, pool| sweep(pool));
         self.shared.borrow_mut().retain(|_, pool| {
             let has_left = pool.server.has_left();
             pool.connections.retain(|connection| !has_left && connection.is_fresh());
@@ -267,9 +299,47 @@ impl Pools {
 
     /// Closes everything, to free descriptors.
     pub fn clear(&self) {
-        let pools = std::mem::take(&mut *self.idle.borrow_mut());
-        IDLE.fetch_sub(pools.values().map(|pool| pool.connections.len()).sum(), Ordering::Relaxed);
+        let (idle, bound) =
+            (std::mem::take(&mut *self.idle.borrow_mut()), std::mem::take(&mut *self.bound.borrow_mut()));
+        let closed = idle.values().chain(bound.values()).map(|pool| pool.connections.len()).sum();
+        IDLE.fetch_sub(closed, Ordering::Relaxed);
     }
+}
+
+/// The newest connection that is still usable, those before it closed.
+fn newest(pool: &mut Vec<Idle>, is_careful: bool) -> Option<Transport> {
+    while let Some(idle) = pool.pop() {
+        IDLE.fetch_sub(1, Ordering::Relaxed);
+        // Bytes nobody asked for would become the response to the next request (RFC 9112 §6.3).
+        let has_news = idle.transport.has_news() || (is_careful && idle.transport.has_unread());
+        if !has_news && idle.is_fresh() {
+            return Some(idle.transport);
+        }
+    }
+    None
+}
+
+/// Keeps a connection, for so long and unless the process has so many.
+fn keep_in<K: Ord>(
+    pools: &RefCell<BTreeMap<K, ToServer<Idle>>>,
+    key: K,
+    server: &Arc<Server>,
+    (transport, keep, pool_max_idle): (Transport, Duration, usize),
+) {
+    if IDLE.load(Ordering::Relaxed) >= pool_max_idle || transport.has_news() || server.has_left() {
+        return;
+    }
+    IDLE.fetch_add(1, Ordering::Relaxed);
+    let idle = Idle { transport, since: coarse(), keep };
+    pools.borrow_mut().entry(key).or_insert_with(|| ToServer::of(server)).connections.push(idle);
+}
+
+/// Closes what is not worth keeping of a pool; false if nothing is left.
+fn sweep(pool: &mut ToServer<Idle>) -> bool {
+    let (before, has_left) = (pool.connections.len(), pool.server.has_left());
+    pool.connections.retain(|idle| !has_left && idle.is_fresh() && !idle.transport.has_news());
+    IDLE.fetch_sub(before - pool.connections.len(), Ordering::Relaxed);
+    !pool.connections.is_empty()
 }
 
 impl Drop for Pools {

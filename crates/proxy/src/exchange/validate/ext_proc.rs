@@ -232,6 +232,10 @@ impl ResponseSink for Nobody {
         false
     }
 
+    fn reached(&self) -> Option<std::net::SocketAddr> {
+        None
+    }
+
     fn poll_gone(&mut self, _context: &mut TaskContext<'_>) -> Poll<Reason> {
         Poll::Pending
     }

@@ -1,65 +1,60 @@
-//! The PROXY header that goes before a tunnel's bytes, and the id that a connection is known by.
+//! The PROXY header that goes before a client's bytes.
+
+use std::net::SocketAddr;
 
 use config::SendProxy;
 use telemetry::version_name;
 use wire::proxy_protocol::{
-    CertificateExtras, Extras, Origin, SslExtras, Transport, UNIX_ADDRESS_BYTES, kind, write_v1, write_v2,
+    CertificateExtras, Extras, Origin, SslExtras, Transport, UNIX_ADDRESS_BYTES, write_v1, write_v2,
 };
 
-use crate::connection::{Conn, ConnTls};
-use crate::tunnel::state::TunnelState;
+use crate::connection::{Conn, ConnTls, ConnectionId};
 
-/// What a connection is called in the log and towards upstreams.
-#[derive(Debug)]
-pub(super) struct ConnectionId(Box<[u8]>);
-
-impl ConnectionId {
-    /// As sent and logged.
-    pub(super) fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-/// The id that a believed PROXY header gave, else 128 random bits in hexadecimal. For telling connections apart, not for secrets.
-pub(super) fn connection_id(conn: &Conn) -> ConnectionId {
-    let given = conn.reported.as_ref().and_then(|reported| reported.tlvs().get(kind::UNIQUE_ID).map(Box::from));
-    ConnectionId(given.unwrap_or_else(|| format!("{:032x}", fastrand::u128(..)).into_bytes().into()))
+/// Whose header it is, and what is known of its connection.
+pub struct Speaker<'a> {
+    /// The connection.
+    pub conn: &'a Conn,
+    /// Who the client is.
+    pub client: Option<SocketAddr>,
+    /// The address that the connection has reached.
+    pub reached: Option<SocketAddr>,
+    /// The host that the client asked for by SNI.
+    pub server_name: Option<&'a str>,
+    /// What the connection is called.
+    pub id: &'a ConnectionId,
 }
 
 /// The header for a connection; empty where none is to be sent.
-pub(super) fn render(state: &TunnelState<'_>) -> Vec<u8> {
-    let conn = state.conn;
+pub fn render(version: SendProxy, speaker: &Speaker<'_>) -> Vec<u8> {
+    let conn = speaker.conn;
     let mut out = Vec::new();
     let mut unix = ([0; UNIX_ADDRESS_BYTES], [0; UNIX_ADDRESS_BYTES]);
-    match state.route.group.config.send_proxy {
+    match version {
         SendProxy::Off => {}
-        SendProxy::V1 => write_v1(&mut out, &origin(state, &mut unix)),
-        SendProxy::V2 => write_v2(&mut out, &origin(state, &mut unix), &Extras::default()),
+        SendProxy::V1 => write_v1(&mut out, &origin(speaker, &mut unix)),
+        SendProxy::V2 => write_v2(&mut out, &origin(speaker, &mut unix), &Extras::default()),
         SendProxy::V2Tlvs => {
             let certificate_name = conn.tls.as_ref().and_then(common_name);
             let info = conn.tls.as_ref().map(|tls| &tls.info);
             let extras = Extras {
                 alpn: info.and_then(|info| info.alpn.as_deref()),
-                authority: state.server_name().map(str::as_bytes),
-                unique_id: Some(state.id.as_bytes()),
+                authority: speaker.server_name.map(str::as_bytes),
+                unique_id: Some(speaker.id.as_bytes()),
                 ssl: info.map(|info| ssl(info, certificate_name.as_deref())),
                 received: conn.reported.as_ref().map(|reported| reported.tlvs()).unwrap_or_default(),
                 crc32c: true,
             };
-            write_v2(&mut out, &origin(state, &mut unix), &extras);
+            write_v2(&mut out, &origin(speaker, &mut unix), &extras);
         }
     }
     out
 }
 
 /// Between whom the connection is. A client on a Unix socket has no address, but its listener has a path.
-fn origin<'a>(
-    state: &TunnelState<'_>,
-    unix: &'a mut ([u8; UNIX_ADDRESS_BYTES], [u8; UNIX_ADDRESS_BYTES]),
-) -> Origin<'a> {
-    let conn = state.conn;
+fn origin<'a>(speaker: &Speaker<'_>, unix: &'a mut ([u8; UNIX_ADDRESS_BYTES], [u8; UNIX_ADDRESS_BYTES])) -> Origin<'a> {
+    let conn = speaker.conn;
     let reported = conn.reported.as_ref().and_then(|reported| reported.destination);
-    if let (Some(source), Some(destination)) = (conn.client, reported.or_else(|| state.client.stream().local())) {
+    if let (Some(source), Some(destination)) = (speaker.client, reported.or(speaker.reached)) {
         return Origin::Inet { transport: Transport::Stream, source, destination };
     }
     if conn.reported.is_some() || conn.client.is_some() {
