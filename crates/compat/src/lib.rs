@@ -7,6 +7,16 @@ mod go_flags;
 pub mod gokeyless;
 pub mod api_firewall;
 mod go_duration;
+pub mod nginx;
+mod certificates;
+mod draft;
+mod sites;
+mod conditions;
+mod cells;
+mod migration;
+mod native;
+mod expressions;
+mod addresses;
 
 use config::Config;
 

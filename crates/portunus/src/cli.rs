@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
-use compat::{api_firewall, go_mmproxy, gokeyless, sillyproxy};
+use compat::{api_firewall, go_mmproxy, gokeyless, nginx, sillyproxy};
 
 use crate::command;
 
@@ -67,11 +67,11 @@ pub enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
-    /// Print the native configuration that another program's arguments mean
+    /// Print the native configuration that another program's arguments or files mean
     #[command(disable_help_flag = true)]
     Import {
         /// The program
-        program: Foreign,
+        program: Imported,
         /// Its arguments
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
@@ -97,6 +97,21 @@ pub enum Foreign {
     /// gokeyless: a key server's gokeyless.yaml
     Gokeyless,
     /// go-mmproxy: PROXY header in, onward from the client's own address
+    GoMmproxy,
+}
+
+/// Programs whose arguments or files become a native configuration.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum Imported {
+    /// nginx: nginx.conf with what it includes, a single site, or the output of `nginx -T`
+    Nginx,
+    /// SillyProxy: its arguments
+    Sillyproxy,
+    /// Wallarm's API Firewall: its environment and arguments
+    ApiFirewall,
+    /// gokeyless: its arguments and gokeyless.yaml
+    Gokeyless,
+    /// go-mmproxy: its arguments
     GoMmproxy,
 }
 
@@ -156,30 +171,35 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Diff(command) => command::diff::run(&command),
         Command::Explain(command) => command::explain::run(&command),
         Command::Check { file, strict } => command::check::run(&file, strict),
-        Command::As { program: Foreign::Sillyproxy, arguments } => command::front::run(arguments, sillyproxy::run),
-        Command::As { program: Foreign::ApiFirewall, arguments } => command::front::run_api_firewall(arguments),
-        Command::Import { program: Foreign::ApiFirewall, arguments } => {
-            command::front::finish(api_firewall::import(&arguments))
-        }
-        Command::As { program: Foreign::Gokeyless, arguments } => command::front::run_gokeyless(arguments),
-        Command::Import { program: Foreign::Gokeyless, arguments } => {
-            command::front::import_gokeyless(gokeyless::translate(&arguments))
-        }
-        Command::As { program: Foreign::GoMmproxy, arguments } => {
-            command::front::run_announced(arguments, go_mmproxy::run, go_mmproxy::announcements)
-        }
-        Command::Import { program: Foreign::GoMmproxy, arguments } => {
-            command::front::finish(go_mmproxy::import(&arguments))
-        }
-        Command::Import { program: Foreign::Sillyproxy, arguments } => {
-            command::front::finish(sillyproxy::import(&arguments))
-        }
+        Command::As { program, arguments } => run_as(program, arguments),
+        Command::Import { program, arguments } => import(program, &arguments),
         Command::Schema => print_with(|out| writeln!(out, "{:#}", config::json_schema())),
         Command::Man => print_with(|out| clap_mangen::Man::new(Arguments::command()).render(out)),
         Command::Completions { shell } => print_with(|out| {
             clap_complete::generate(shell, &mut Arguments::command(), "portunus", out);
             Ok(())
         }),
+    }
+}
+
+/// Runs in another program's place.
+fn run_as(program: Foreign, arguments: Vec<OsString>) -> ExitCode {
+    match program {
+        Foreign::Sillyproxy => command::front::run(arguments, sillyproxy::run),
+        Foreign::ApiFirewall => command::front::run_api_firewall(arguments),
+        Foreign::Gokeyless => command::front::run_gokeyless(arguments),
+        Foreign::GoMmproxy => command::front::run_announced(arguments, go_mmproxy::run, go_mmproxy::announcements),
+    }
+}
+
+/// Prints a native configuration.
+fn import(program: Imported, arguments: &[OsString]) -> ExitCode {
+    match program {
+        Imported::Nginx => command::front::finish(nginx::import(arguments)),
+        Imported::Sillyproxy => command::front::finish(sillyproxy::import(arguments)),
+        Imported::ApiFirewall => command::front::finish(api_firewall::import(arguments)),
+        Imported::Gokeyless => command::front::import_gokeyless(gokeyless::translate(arguments)),
+        Imported::GoMmproxy => command::front::finish(go_mmproxy::import(arguments)),
     }
 }
 

@@ -37,9 +37,43 @@ const SNIPPETS: [&[u8]; 28] = [
     b">GET a /",
 ];
 
+/// Pieces of other programs' configurations.
+const DIRECTIVES: [&[u8]; 24] = [
+    b";",
+    b"{",
+    b"}",
+    b" ",
+    b"\n",
+    b"\"",
+    b"$uri",
+    b"$1",
+    b"~ ",
+    b"^~ ",
+    b"= ",
+    b"/",
+    b".*",
+    b"(",
+    b"?",
+    b"allow all;",
+    b"deny 10.0.0.0/8;",
+    b"location /a {",
+    b"return 301 /x$request_uri;",
+    b"rewrite ^/(.*)$ /$1 break;",
+    b"proxy_pass http://a/b;",
+    b"server_name *.a.test;",
+    b"listen 443 ssl;",
+    b"\xff",
+];
+
 #[test]
 fn every_corpus_file_keeps_the_invariants() {
     replay::whole(&invariants::ALL);
+    replay::whole(&invariants::IMPORTS);
+}
+
+#[test]
+fn changed_configurations_of_others_keep_the_invariants() {
+    replay::changed(&invariants::IMPORTS, &DIRECTIVES, 400, 2_000);
 }
 
 #[test]

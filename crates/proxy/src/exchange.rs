@@ -165,7 +165,8 @@ async fn serve<B: MessageBody, A: ResponseSink>(
         // Served above: the contract of the request that is asked about counts, not that of the one that asks.
         Action::Validate(_) => return Err(Rejection::of(Reason::NoRoute).into()),
     };
-    let sent = redirect(status, &location, exchange.sink, exchange.ledger).await;
+    let fixed = (status, &location[..]);
+    let sent = redirect_on(context, (&route.config, &params), fixed, head, exchange.sink, exchange.ledger).await;
     recycle(location);
     sent.map(|()| None)
 }
@@ -434,6 +435,25 @@ async fn redirect(
 ) -> Result<(), Failure> {
     ledger.status = status;
     begin_own(sink, status);
+    finish_redirect(location, sink, ledger).await
+}
+
+/// The same with the fields of a route.
+async fn redirect_on(
+    context: Context<'_>,
+    (route, params): (&RouteConfig, &Params),
+    (status, location): (u16, &[u8]),
+    head: &RequestHead,
+    sink: &mut impl ResponseSink,
+    ledger: &mut Ledger,
+) -> Result<(), Failure> {
+    ledger.status = status;
+    sink.begin(status);
+    own_fields(context, route, &context.values(head, params, ledger.noted()), sink);
+    finish_redirect(location, sink, ledger).await
+}
+
+async fn finish_redirect(location: &[u8], sink: &mut impl ResponseSink, ledger: &mut Ledger) -> Result<(), Failure> {
     sink.field(b"Location", location);
     sink.finish_head(BodyFraming::Length(0), None);
     sink.end(None).await.map_err(|broken| client_failed(&broken, ledger)).map_err(|Aborted| Failure::Aborted)

@@ -104,6 +104,25 @@ fn a_redirect_says_what_becomes_of_the_query() {
 }
 
 #[test]
+fn a_redirect_has_the_fields_of_its_route() {
+    let gate = Gate::start(
+        "workers: 1
+listeners: [{ name: web, bind: \"127.0.0.1:0\" }]
+routes: [{ redirect: { to: /there }, response_headers: { set: { x-host: \"{host}\" }, add: { cache-control: no-store } } }]
+",
+    );
+    let response = exchange(gate.address("web"), b"GET / HTTP/1.1\r\nHost: h.test\r\nConnection: close\r\n\r\n");
+    let response = String::from_utf8(response).unwrap();
+    for field in
+        ["HTTP/1.1 308", "\r\nLocation: /there\r\n", "\r\nx-host: h.test\r\n", "\r\ncache-control: no-store\r\n"]
+    {
+        assert!(response.contains(field), "{field}: {response}");
+    }
+    assert_eq!(response.matches("\r\nDate: ").count(), 1, "{response}");
+    gate.stop();
+}
+
+#[test]
 fn a_route_is_chosen_by_what_a_request_is_like() {
     let route = |when: &str, name: &str| format!("  - {{ path: /, when: {when}, {} }}\n", respond(name));
     let routes = [

@@ -7,6 +7,7 @@
 pub mod access_log;
 pub mod config;
 pub mod question;
+pub mod imports;
 pub mod route;
 pub mod routes_json;
 pub mod sticky;
@@ -24,6 +25,9 @@ pub const ALL: [Target; 6] = [
     ("access_log", access_log::check),
     ("question", question::check),
 ];
+
+/// Imports, whose grammars have words of their own.
+pub const IMPORTS: [Target; 1] = [("nginx_conf", imports::nginx)];
 
 /// A configuration with one plain listener called `web`, and no routes.
 fn empty_config() -> ::config::Config {

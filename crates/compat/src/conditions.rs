@@ -1,0 +1,301 @@
+//! What a request must be like, as `when` and `methods` of a route; and how routes that are tried in an order are made ones of which the most exact counts.
+
+use ipnet::IpNet;
+
+use super::native::{Map, Value};
+
+/// What a value may be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(dead_code, reason = "not every importer has all of them")]
+pub(crate) enum Match {
+    Exact(String),
+    Prefix(String),
+    /// A native expression, over the whole value.
+    Regex(String),
+    Present,
+    Absent,
+}
+
+/// Which values are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Of {
+    Header,
+    Query,
+    Cookie,
+}
+
+impl Of {
+    fn key(self) -> &'static str {
+        match self {
+            Of::Header => "header",
+            Of::Query => "query",
+            Of::Cookie => "cookie",
+        }
+    }
+}
+
+/// A condition on a value: one of these.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Condition {
+    pub(crate) of: Of,
+    pub(crate) name: String,
+    pub(crate) any: Vec<Match>,
+}
+
+/// All that must hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct When {
+    /// Empty for any.
+    pub(crate) methods: Vec<String>,
+    pub(crate) values: Vec<Condition>,
+    /// Empty for any.
+    pub(crate) client: Vec<IpNet>,
+    /// Server names of the handshake; empty for any.
+    pub(crate) server_name: Vec<String>,
+    /// How many conditions that always hold stand beside, to put it before others.
+    weight: usize,
+}
+
+/// The name of a cookie that may be there or not.
+const ANY: &str = "any";
+
+impl When {
+    /// One value.
+    pub(crate) fn value(of: Of, name: &str, wanted: Match) -> When {
+        let name = if of == Of::Header { name.to_ascii_lowercase() } else { name.to_owned() };
+        When { values: vec![Condition { of, name, any: vec![wanted] }], ..When::default() }
+    }
+
+    /// These methods.
+    pub(crate) fn methods(methods: &[&str]) -> When {
+        When { methods: methods.iter().map(|method| (*method).to_owned()).collect(), ..When::default() }
+    }
+
+    /// Methods in a list.
+    pub(crate) fn of_methods(methods: Vec<String>) -> When {
+        When { methods, ..When::default() }
+    }
+
+    /// Clients in a network.
+    pub(crate) fn of_client(network: IpNet) -> When {
+        When { client: vec![network], ..When::default() }
+    }
+
+    /// Both. None if no request is so; an error if it cannot be said.
+    pub(crate) fn and(&self, other: &When) -> Result<Option<When>, ()> {
+        let mut out = self.clone();
+        if out.methods.is_empty() {
+            out.methods = other.methods.clone();
+        } else if !other.methods.is_empty() {
+            out.methods.retain(|method| other.methods.contains(method));
+            if out.methods.is_empty() {
+                return Ok(None);
+            }
+        }
+        for condition in &other.values {
+            let same = |own: &&mut Condition| own.of == condition.of && own.name == condition.name;
+            match out.values.iter_mut().find(same) {
+                None => out.values.push(condition.clone()),
+                Some(own) if own.any == condition.any => {}
+                Some(own) => match narrower(own, condition)? {
+                    Some(any) => own.any = any,
+                    None => return Ok(None),
+                },
+            }
+        }
+        let clients = |ones: &[IpNet], others: &[IpNet]| -> Vec<IpNet> {
+            let both = ones.iter().flat_map(|one| others.iter().map(move |other| (one, other)));
+            both.filter_map(|(one, other)| match (one.contains(other), other.contains(one)) {
+                (true, _) => Some(*other),
+                (_, true) => Some(*one),
+                _ => None,
+            })
+            .collect()
+        };
+        match (out.client.is_empty(), other.client.is_empty()) {
+            (_, true) => {}
+            (true, false) => out.client = other.client.clone(),
+            (false, false) => {
+                out.client = clients(&out.client, &other.client);
+                if out.client.is_empty() {
+                    return Ok(None);
+                }
+            }
+        }
+        match (out.server_name.is_empty(), other.server_name.is_empty()) {
+            (_, true) => {}
+            (true, false) => out.server_name = other.server_name.clone(),
+            (false, false) => {
+                out.server_name.retain(|name| other.server_name.contains(name));
+                if out.server_name.is_empty() {
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(Some(out))
+    }
+
+    /// Whether no request suits both, as far as is seen without looking closer.
+    fn excludes(&self, other: &When) -> bool {
+        let apart = |ones: &[String], others: &[String]| {
+            !ones.is_empty() && !others.is_empty() && !ones.iter().any(|one| others.contains(one))
+        };
+        // GET brings HEAD with it.
+        let methods = |methods: &[String]| {
+            let head = methods.iter().any(|method| method == "GET").then(|| "HEAD".to_owned());
+            methods.iter().cloned().chain(head).collect::<Vec<_>>()
+        };
+        apart(&methods(&self.methods), &methods(&other.methods))
+            || self.values.iter().any(|own| {
+                let same = |theirs: &&Condition| (theirs.of, &theirs.name) == (own.of, &own.name);
+                other.values.iter().filter(same).any(|theirs| narrower(own, theirs) == Ok(None))
+            })
+    }
+
+    /// How exact ours takes it to be: the number of conditions, then what each leaves open, then methods.
+    fn rank(&self) -> (usize, usize, bool) {
+        let of_match = |wanted: &Match| match wanted {
+            Match::Exact(_) => 3,
+            Match::Prefix(_) => 2,
+            Match::Regex(_) => 1,
+            Match::Present | Match::Absent => 0,
+        };
+        let exactness = self.values.iter().filter_map(|condition| condition.any.iter().map(of_match).min()).sum();
+        let count = self.values.len()
+            + usize::from(!self.client.is_empty())
+            + usize::from(!self.server_name.is_empty())
+            + self.weight;
+        (count, exactness, !self.methods.is_empty())
+    }
+
+    /// Puts it into a route.
+    pub(crate) fn write(&self, route: &mut Map) {
+        if !self.methods.is_empty() {
+            route.set("methods", Value::texts(self.methods.iter().cloned()));
+        }
+        let mut when = Map::default();
+        for of in [Of::Header, Of::Query, Of::Cookie] {
+            for condition in self.values.iter().filter(|condition| condition.of == of) {
+                when.update(of.key(), |map| map.set(&condition.name, matches(&condition.any)));
+            }
+        }
+        for number in 0..self.weight {
+            let name = if number == 0 { ANY.to_owned() } else { format!("{ANY}-{number}") };
+            when.update("cookie", |map| map.set(&name, matches(&[Match::Present, Match::Absent])));
+        }
+        if !self.client.is_empty() {
+            when.set("client", Value::texts(self.client.iter().map(ToString::to_string)));
+        }
+        if !self.server_name.is_empty() {
+            when.set("server_name", Value::texts(self.server_name.iter().cloned()));
+        }
+        if !when.is_empty() {
+            route.set("when", when);
+        }
+    }
+
+    /// Whether it was put before others by a condition that always holds.
+    pub(crate) fn is_weighted(&self) -> bool {
+        self.weight > 0
+    }
+}
+
+/// Whether a text is a method that may be routed.
+pub(crate) fn is_method(text: &str) -> bool {
+    (1..=32).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-')
+        && !matches!(text, "CONNECT" | "TRACE" | "ALL" | "ANY")
+}
+
+/// What both conditions on one value take. None if nothing; an error if that cannot be said.
+fn narrower(one: &Condition, other: &Condition) -> Result<Option<Vec<Match>>, ()> {
+    let ([first], [second]) = (one.any.as_slice(), other.any.as_slice()) else { return Err(()) };
+    Ok(match (first, second) {
+        (one, other) if one == other => Some(vec![one.clone()]),
+        (Match::Absent, _) | (_, Match::Absent) => None,
+        (Match::Present, other) | (other, Match::Present) => Some(vec![other.clone()]),
+        (Match::Exact(_), Match::Exact(_)) => None,
+        (Match::Exact(text), Match::Prefix(start)) | (Match::Prefix(start), Match::Exact(text)) => {
+            text.starts_with(start.as_str()).then(|| vec![Match::Exact(text.clone())])
+        }
+        (Match::Exact(text), Match::Regex(regex)) | (Match::Regex(regex), Match::Exact(text)) => {
+            let expression = config::Expression::new(regex).map_err(|_| ())?;
+            expression.matches(text.as_bytes()).then(|| vec![Match::Exact(text.clone())])
+        }
+        _ => return Err(()),
+    })
+}
+
+fn matches(any: &[Match]) -> Value {
+    let one = |wanted: &Match| match wanted {
+        Match::Exact(text) => Value::text(text.clone()),
+        Match::Prefix(text) => Map::of([("prefix", Value::text(text.clone()))]).into(),
+        Match::Regex(text) => Map::of([("regex", Value::text(text.clone()))]).into(),
+        Match::Present => Map::of([("present", Value::plain(true))]).into(),
+        Match::Absent => Map::of([("present", Value::plain(false))]).into(),
+    };
+    match any {
+        [single] => one(single),
+        several => Value::List(several.iter().map(one).collect()),
+    }
+}
+
+/// Makes each of these, of which the first that holds counts, more exact than those behind it that may hold at the same time.
+pub(crate) fn weigh(ordered: &mut [&mut When]) {
+    for at in (0..ordered.len()).rev() {
+        let (before, behind) = ordered.split_at_mut(at + 1);
+        let Some(own) = before.last_mut() else { continue };
+        let behind: Vec<_> = behind.iter().filter(|other| !own.excludes(other)).map(|other| other.rank()).collect();
+        while behind.iter().any(|rank| own.rank() <= *rank) {
+            own.weight += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn header(name: &str, wanted: Match) -> When {
+        When::value(Of::Header, name, wanted)
+    }
+
+    fn text(when: &When) -> String {
+        let mut map = Map::default();
+        when.write(&mut map);
+        map.write()
+    }
+
+    #[test]
+    fn the_first_goes_before_all_behind_it() {
+        let mut first = When::methods(&["POST"]);
+        let mut second = header("X-A", Match::Regex("a.*".to_owned()));
+        let mut third = header("x-b", Match::Exact("1".to_owned()));
+        let mut last = When::default();
+        weigh(&mut [&mut first, &mut second, &mut third, &mut last]);
+        assert!(first.rank() > second.rank() && second.rank() > third.rank() && third.rank() > last.rank());
+        assert!(!third.is_weighted() && second.is_weighted() && first.is_weighted());
+        assert_eq!(text(&third), "when:\n  header: { x-b: \"1\" }\n");
+        assert!(text(&second).contains("cookie: { any: [{ present: true }, { present: false }] }"));
+        // What excludes each other needs no order.
+        let (mut one, mut other) = (header("x", Match::Exact("1".into())), header("x", Match::Exact("2".into())));
+        weigh(&mut [&mut one, &mut other]);
+        assert!(!one.is_weighted());
+    }
+
+    #[test]
+    fn both_of_two() {
+        let get = When::methods(&["GET", "HEAD"]);
+        let a = header("a", Match::Exact("1".to_owned()));
+        assert_eq!(get.and(&When::methods(&["POST"])), Ok(None));
+        assert_eq!(text(&get.and(&a).unwrap().unwrap()), "methods: [GET, HEAD]\nwhen:\n  header: { a: \"1\" }\n");
+        assert_eq!(a.and(&header("a", Match::Prefix("2".to_owned()))), Ok(None));
+        assert_eq!(a.and(&header("a", Match::Present)), Ok(Some(a.clone())));
+        let regex = |text: &str| header("a", Match::Regex(text.to_owned()));
+        assert_eq!(regex("x").and(&regex("y")), Err(()));
+        let client = |text: &str| When { client: vec![text.parse().unwrap()], ..When::default() };
+        assert_eq!(client("10.0.0.0/8").and(&client("10.1.0.0/16")), Ok(Some(client("10.1.0.0/16"))));
+        assert_eq!(client("10.0.0.0/8").and(&client("192.0.2.0/24")), Ok(None));
+    }
+}

@@ -1,0 +1,425 @@
+//! `portunus import nginx FILE`: a configuration of nginx as a native one.
+//!
+//! `syntax.rs` reads the grammar and what is included, `scope.rs` has the rules of inheritance, `listen.rs` says which server a request goes to,
+//! `location.rs` puts locations into their order, `rewrite.rs` reads `return`, `rewrite` and `if`, `site.rs` makes cells of all that; `forward.rs`, `fields.rs`,
+//! `access.rs`, `responses.rs` and `tls.rs` carry what is done with requests, `values.rs` the variables in it, `known.rs` says of every other directive why it
+//! is left out. `docs/migration.md` is the guide.
+
+mod access;
+mod fields;
+mod forward;
+mod known;
+mod listen;
+mod location;
+mod responses;
+mod rewrite;
+mod scope;
+mod site;
+mod syntax;
+mod tls;
+mod values;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use wire::http::field_kind::FieldKind;
+
+use super::Front;
+use crate::certificates::{self, Links};
+use crate::draft::Draft;
+use crate::migration::{self, Files, Problem, Report, finish, rejected};
+use crate::native::{Map, Value};
+use crate::sites::Sites;
+use fields::Forwarding;
+use listen::{Listener, Names, Socket};
+use scope::{Scope, bytes, duration, milliseconds, number, size};
+use site::{Facts, Making, native_body};
+use syntax::Directive;
+
+/// What `--help` prints.
+const USAGE: &str = "\
+Usage: portunus import nginx [--keys FOLDER] FILE
+
+Prints the native configuration for FILE (nginx.conf, a site of sites-enabled, or what `nginx -T` prints; `-` is standard input) and what it includes.
+
+  --keys FOLDER   make FOLDER with links to the certificates and keys that FILE names, and serve it
+
+Exit status: 0 if everything was carried, 1 if something was left out (each such thing is a comment with file, line and reason), 2 if nothing was written.
+";
+
+/// nginx takes bodies up to this size unless it is said otherwise.
+const DEFAULT_BODY: u64 = 1 << 20;
+
+/// Prints the native configuration.
+pub fn import(words: &[OsString]) -> Front {
+    let (words, folder) = match migration::keys_option(words) {
+        Ok(found) => found,
+        Err(problem) => return rejected(&format!("{problem}\n{USAGE}")),
+    };
+    let path = match migration::one_file(&words, USAGE) {
+        Ok(path) => path,
+        Err(ended) => return ended,
+    };
+    let mut files = Files::of_disk();
+    let path = match dumped(&mut files, path) {
+        Ok(path) => path,
+        Err(problem) => return rejected(&problem),
+    };
+    let links = Links { folder, links: Vec::new() };
+    let report = Report::default();
+    match translate(files, &path, links, &report) {
+        Ok((root, links)) => match certificates::make(&links) {
+            Ok(()) => finish(&format!("nginx {}", path.display()), root, &report),
+            Err(problem) => rejected(&problem),
+        },
+        Err(problem) => rejected(&problem.to_string()),
+    }
+}
+
+/// Makes a native configuration of a text alone, which includes nothing.
+///
+/// # Errors
+/// What is wrong with the text, with its place; or, of what was made of it, why that is none.
+pub fn of_text(text: &str) -> Result<Result<String, Vec<String>>, String> {
+    let path = Path::new("nginx.conf");
+    let files = Files::given(BTreeMap::from([(path.to_owned(), text.to_owned())]));
+    let report = Report::default();
+    let (root, _) = translate(files, path, Links::default(), &report).map_err(|problem| problem.to_string())?;
+    let text = migration::served(root, &report).write();
+    Ok(migration::accepted(&text).map(|()| text))
+}
+
+/// The file to begin with: what `nginx -T` prints has several in it.
+fn dumped(files: &mut Files, path: PathBuf) -> Result<PathBuf, String> {
+    let is_input = path == Path::new("-");
+    let text = match is_input {
+        true => migration::read_standard_input()?,
+        false => files.read(&path).map_err(|why| format!("{}: {why}", path.display()))?,
+    };
+    const MARK: &str = "# configuration file ";
+    let mut parts: Vec<(PathBuf, String)> = Vec::new();
+    for line in text.lines() {
+        match line.strip_prefix(MARK).and_then(|rest| rest.strip_suffix(':')) {
+            Some(name) => parts.push((PathBuf::from(name), String::new())),
+            None => {
+                if let Some((_, text)) = parts.last_mut() {
+                    text.push_str(line);
+                    text.push('\n');
+                }
+            }
+        }
+    }
+    let first = parts.first().map(|(name, _)| name.clone());
+    match (first, is_input) {
+        (Some(first), _) => {
+            files.put(parts.into_iter().collect());
+            Ok(first)
+        }
+        (None, true) => {
+            let name = std::path::absolute("standard-input").map_err(|error| error.to_string())?;
+            files.put(BTreeMap::from([(name.clone(), text)]));
+            Ok(name)
+        }
+        (None, false) => Ok(path),
+    }
+}
+
+/// The whole of it.
+fn translate(mut files: Files, path: &Path, links: Links, report: &Report) -> Result<(Map, Links), Problem> {
+    let root = access::root_of(path);
+    let tree = syntax::read(&mut files, path, &root)?;
+    let mut draft = Draft::default();
+    // A piece of a configuration stands where `http` would be.
+    let is_whole = tree.iter().any(|directive| matches!(directive.name.as_str(), "http" | "events" | "stream"));
+    let in_http = tree.iter().filter(|directive| directive.name == "http").flat_map(Directive::inner);
+    let http: Vec<Directive> = if is_whole { in_http.cloned().collect() } else { tree.clone() };
+    let mut comments = Vec::new();
+    if is_whole {
+        known::audit(&tree, report, &mut comments);
+    }
+    known::audit(&http, report, &mut comments);
+    comments.into_iter().for_each(|comment| draft.comment(comment));
+    let mut making = Making {
+        report,
+        draft,
+        files,
+        links,
+        root,
+        http: &http,
+        server: None,
+        server_scope: Scope::new(&http),
+        forwarding: Forwarding::default(),
+        has_trusted: false,
+        unknown_client: None,
+        max_body: DEFAULT_BODY,
+    };
+    making.process(&tree);
+    making.servers();
+    if making.draft.listeners.is_empty() {
+        return Err(Problem::new(&start_of(&tree, path), "no server of it can be carried"));
+    }
+    Ok((making.draft.into_map(), making.links))
+}
+
+fn start_of(tree: &[Directive], path: &Path) -> migration::Place {
+    let first = tree.first().map(|directive| directive.place.clone());
+    first.unwrap_or_else(|| migration::Place { file: path.display().to_string().into(), line: 1 })
+}
+
+impl<'d> Making<'d> {
+    /// Settings of the process.
+    fn process(&mut self, tree: &[Directive]) {
+        let scope = Scope::new(self.http);
+        let main = Scope::new(tree);
+        match main.word("worker_processes") {
+            Some("auto") | None => {}
+            Some(count) => {
+                if let Some(count) = number(count).filter(|count| (1..=1024).contains(count)) {
+                    self.draft.settings.set("workers", Value::plain(count));
+                }
+            }
+        }
+        let mut limits = Map::default();
+        self.max_body = scope.word("client_max_body_size").and_then(size).map_or(DEFAULT_BODY, native_body);
+        limits.set("max_body", bytes(self.max_body));
+        let mut time = |name: &str, key: &str, from: &Scope<'_>| {
+            if let Some(time) = from.word(name).and_then(milliseconds).filter(|time| *time > 0) {
+                limits.set(key, duration(time));
+            }
+        };
+        time("client_header_timeout", "request_header_timeout", &scope);
+        time("client_body_timeout", "client_idle_timeout", &scope);
+        time("keepalive_timeout", "keep_alive_timeout", &scope);
+        time("worker_shutdown_timeout", "drain_timeout", &main);
+        if scope.word("keepalive_timeout").and_then(milliseconds) == Some(0) {
+            limits.set("max_requests_per_connection", Value::plain(1));
+        } else if let Some(count) = scope.word("keepalive_requests").and_then(number).filter(|count| *count > 0) {
+            limits.set("max_requests_per_connection", Value::plain(count.min(1 << 40)));
+        }
+        if let Some(buffers) = scope.one("large_client_header_buffers")
+            && let (Some(count), Some(line)) = (number(buffers.arg(0)), size(buffers.arg(1)))
+        {
+            let all = count.saturating_mul(line).clamp(1 << 10, 32 << 10);
+            limits.set("max_header_bytes", bytes(all));
+            limits.set("max_request_line", bytes(line.clamp(64, all)));
+        }
+        self.draft.settings.set("limits", limits);
+    }
+
+    /// The servers of `http`.
+    fn servers(&mut self) {
+        let servers: Vec<&'d Directive> = self.http.iter().filter(|directive| directive.name == "server").collect();
+        let mut comments = Vec::new();
+        let sockets = listen::sockets(&servers, self.report, &mut comments);
+        let scopes: Vec<(Scope<'d>, Names)> = servers
+            .iter()
+            .map(|server| {
+                (Scope::new(self.http).within(server.inner()), listen::names(server, self.report, &mut comments))
+            })
+            .collect();
+        comments.into_iter().for_each(|comment| self.draft.comment(comment));
+        let clients = self.clients(&scopes);
+        self.sent_fields(&servers);
+        let mut listeners = Vec::new();
+        for listener in listen::listeners(&sockets) {
+            if let Some(native) = self.listener(&listener, &scopes, &servers, &clients) {
+                self.draft.listeners.push(native);
+                listeners.push(listener);
+            }
+        }
+        let all: Vec<String> = listeners.iter().map(|listener| listener.name.clone()).collect();
+        let mut sites = Sites::default();
+        for (at, server) in servers.iter().enumerate() {
+            let Some((scope, names)) = scopes.get(at) else { continue };
+            self.server = Some(server);
+            self.server_scope = scope.clone();
+            self.unknown_client = clients.unknown.get(at).cloned().flatten();
+            let mut is_reached = false;
+            for listener in listeners.iter().filter(|listener| listener.socket.servers.contains(&at)) {
+                is_reached |= self.placed(at, names, listener, &scopes, &mut sites);
+            }
+            if !is_reached && sockets.iter().any(|socket| socket.servers.contains(&at)) {
+                self.draft.comment(listen::unreachable(&server.place));
+            }
+        }
+        self.draft.routes = sites.into_routes(&all);
+    }
+
+    /// The routes of a server for a listener; whether a request reaches it there.
+    fn placed(
+        &mut self,
+        at: usize,
+        names: &Names,
+        listener: &Listener,
+        scopes: &[(Scope<'d>, Names)],
+        sites: &mut Sites,
+    ) -> bool {
+        let socket = &listener.socket;
+        // Of servers with one name the first has it.
+        let names_of = |others: &mut dyn Iterator<Item = &usize>| -> BTreeSet<String> {
+            others.filter_map(|other| scopes.get(*other)).flat_map(|(_, names)| names.hosts.iter().cloned()).collect()
+        };
+        let earlier = names_of(&mut socket.servers.iter().take_while(|other| **other != at));
+        let others = names_of(&mut socket.servers.iter().filter(|other| **other != at));
+        let own: Vec<String> = names.hosts.iter().filter(|host| !earlier.contains(*host)).cloned().collect();
+        let is_default = socket.default == at;
+        // A default server takes every host, but one that a wildcard of another server would take is named.
+        let hosts: Vec<String> = match is_default {
+            true => own.iter().filter(|host| listen::is_below(host, &others)).cloned().collect(),
+            false => own.clone(),
+        };
+        if hosts.is_empty() && !is_default {
+            return false;
+        }
+        let (scope, _) = match scopes.get(at) {
+            Some(found) => found,
+            None => return false,
+        };
+        let has_certificate = socket.tls && scope.word("ssl_verify_client") == Some("on");
+        let facts = Facts { tls: socket.tls, port: socket.port, has_certificate, is_default };
+        let site = self.site(&Names { hosts: own, first: names.first.clone() }, &facts);
+        let mut hosts = hosts;
+        for (apart, routes) in site.apart {
+            let apart: Vec<String> = apart.into_iter().filter(|host| !others.contains(host)).collect();
+            hosts.retain(|host| !apart.contains(host));
+            if !apart.is_empty() {
+                sites.add(&listener.name, apart, routes);
+            }
+        }
+        if is_default {
+            sites.add(&listener.name, Vec::new(), site.routes.clone());
+        }
+        if !hosts.is_empty() {
+            sites.add(&listener.name, hosts, site.routes);
+        }
+        true
+    }
+
+    /// A listener; none if it cannot be served as it was.
+    fn listener(
+        &mut self,
+        listener: &Listener,
+        scopes: &[(Scope<'d>, Names)],
+        servers: &[&'d Directive],
+        clients: &Clients,
+    ) -> Option<Map> {
+        let Listener { name, socket } = listener;
+        let mut native =
+            Map::of([("name", Value::text(name.clone())), ("bind", Value::texts(socket.bind.iter().cloned()))]);
+        if socket.tls {
+            match self.listener_tls(listener, scopes) {
+                Ok(tls) => native.set("tls", tls),
+                Err(why) => {
+                    let place = servers.get(socket.default)?.place.clone();
+                    let what = format!("listen {}", socket.bind.join(" "));
+                    self.draft.comment(self.report.left_out(
+                        &place,
+                        &what,
+                        &format!("{why}; the listener is left out"),
+                    ));
+                    return None;
+                }
+            }
+        }
+        if socket.proxy_protocol {
+            native.set("proxy_protocol", self.proxy_protocol(socket, servers, clients));
+        }
+        Some(native)
+    }
+
+    /// PROXY headers: believed from those that `set_real_ip_from` names, else from nobody but this machine.
+    fn proxy_protocol(&mut self, socket: &Socket, servers: &[&'d Directive], clients: &Clients) -> Map {
+        if clients.by_header.as_deref() == Some("proxy_protocol") && !clients.trusted.is_empty() {
+            return Map::of([("trust", Value::texts(clients.trusted.iter().cloned()))]);
+        }
+        if let Some(server) = servers.get(socket.default) {
+            let why =
+                "whose PROXY headers are believed is not said (`set_real_ip_from`): name the balancers in `trust`";
+            self.draft.comment(self.report.left_out(&server.place, "listen … proxy_protocol", why));
+        }
+        Map::of([("trust", Value::texts(["127.0.0.1", "::1"]))])
+    }
+
+    /// Who the client is behind proxies in front: said once for all servers, or not at all.
+    fn clients(&mut self, scopes: &[(Scope<'d>, Names)]) -> Clients {
+        let said = |scope: &Scope<'_>| {
+            let networks: Vec<String> =
+                scope.all(&["set_real_ip_from"]).iter().map(|one| one.arg(0).to_owned()).collect();
+            let header = scope.word("real_ip_header").unwrap_or("X-Real-IP").to_ascii_lowercase();
+            (networks, header)
+        };
+        let all: Vec<(Vec<String>, String)> = scopes.iter().map(|(scope, _)| said(scope)).collect();
+        let Some((networks, header)) = all.iter().find(|(networks, _)| !networks.is_empty()).cloned() else {
+            return Clients::default();
+        };
+        let parsed: Option<Vec<String>> =
+            networks.iter().map(|text| crate::addresses::network(text).map(|network| network.to_string())).collect();
+        let is_known = header == "proxy_protocol" || FieldKind::of(header.as_bytes()) == FieldKind::Forwarding;
+        let is_one = is_known && all.iter().all(|said| *said == (networks.clone(), header.clone()));
+        let (Some(trusted), true) = (parsed, is_one) else {
+            let why = "proxies in front are believed for all servers or none, in a field that names clients; nobody passes a list of addresses";
+            if let Some(directive) = scopes.iter().find_map(|(scope, _)| scope.one("set_real_ip_from")) {
+                self.draft.comment(self.report.left_out(&directive.place, &directive.shown(), why));
+            }
+            let of = |(networks, _): &(Vec<String>, String)| (!networks.is_empty()).then(|| why.to_owned());
+            return Clients { unknown: all.iter().map(of).collect(), ..Clients::default() };
+        };
+        if header != "proxy_protocol" {
+            self.has_trusted = true;
+            self.draft.settings.set("trusted_proxies", Value::texts(trusted.iter().cloned()));
+            let name = if header == "x-forwarded-for" { "X-Forwarded-For".to_owned() } else { header.clone() };
+            let mut believed = vec![Value::text(name)];
+            if mentions(self.http, "$http_x_forwarded_proto") {
+                believed.push("X-Forwarded-Proto".into());
+            }
+            self.draft.settings.update("forwarding", |map| map.set("trusted_fields", Value::List(believed)));
+        }
+        Clients { trusted, by_header: Some(header), unknown: Vec::new() }
+    }
+
+    /// Which fields about the client all places send that forward.
+    fn sent_fields(&mut self, servers: &[&'d Directive]) {
+        let mut places = Vec::new();
+        for server in servers {
+            collect(&Scope::new(self.http).within(server.inner()), &mut places);
+        }
+        if let Some(forwarding) = Forwarding::of(&places) {
+            self.forwarding = forwarding;
+            let native = forwarding.native();
+            self.draft.settings.update("forwarding", |map| {
+                native.entries().for_each(|(key, value)| map.set(key, value.clone()));
+            });
+        }
+    }
+}
+
+/// The fields that each place sets which forwards, from a level inwards.
+fn collect<'d>(scope: &Scope<'d>, places: &mut Vec<Vec<&'d Directive>>) {
+    for directive in scope.own() {
+        match directive.name.as_str() {
+            "location" => collect(&scope.within(directive.inner()), places),
+            "proxy_pass" => places.push(scope.all(&["proxy_set_header"])),
+            "grpc_pass" => places.push(scope.all(&["grpc_set_header"])),
+            _ => {}
+        }
+    }
+}
+
+/// Whether a text stands somewhere in the arguments.
+fn mentions(level: &[Directive], text: &str) -> bool {
+    level
+        .iter()
+        .any(|directive| directive.args.iter().any(|arg| arg.contains(text)) || mentions(directive.inner(), text))
+}
+
+/// Who the client is behind proxies.
+#[derive(Debug, Default)]
+struct Clients {
+    /// Networks of proxies that are believed.
+    trusted: Vec<String>,
+    /// The field, or `proxy_protocol`.
+    by_header: Option<String>,
+    /// By server: why it is not known.
+    unknown: Vec<Option<String>>,
+}

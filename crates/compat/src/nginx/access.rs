@@ -1,0 +1,349 @@
+//! Who may come in: `allow` and `deny`, `auth_basic`, `auth_request`, `limit_req`, as policies. What cannot be carried lets nobody pass.
+
+use std::path::Path;
+
+use super::scope::{Scope, number};
+use super::site::Making;
+use super::syntax::Directive;
+use super::values::Values;
+use crate::addresses::{Rule, lists, network};
+use crate::migration::absolute;
+use crate::native::{Map, Value};
+
+/// Directives that keep somebody out and have no counterpart, by how their names begin.
+const KEEPS_OUT: [&str; 12] = [
+    "auth_digest",
+    "auth_gss",
+    "auth_jwt",
+    "auth_ldap",
+    "auth_pam",
+    "access_by_",
+    "js_access",
+    "modsecurity",
+    "oidc",
+    "secure_link_",
+    "geoip2_proxy_deny",
+    "SecRules",
+];
+
+/// The names of the policies of a location, and comments.
+#[derive(Debug, Default)]
+pub(crate) struct Access {
+    pub(crate) policies: Vec<String>,
+    pub(crate) comments: Vec<String>,
+}
+
+impl Making<'_> {
+    /// The policies at a place.
+    pub(crate) fn access(&mut self, scope: &Scope<'_>, values: &Values) -> Access {
+        let mut access = Access::default();
+        self.kept_out(scope, &mut access);
+        self.limits(scope, &mut access);
+        let has_lists = !scope.all(&["allow", "deny"]).is_empty();
+        let is_any = scope.word("satisfy") == Some("any");
+        let asks = ["auth_basic", "auth_request"].iter().any(|name| scope.word(name).is_some_and(|word| word != "off"));
+        if is_any && has_lists && asks {
+            if let Some(directive) = scope.one("satisfy") {
+                let why = "that one of several rules is enough cannot be said; nobody passes";
+                access.comments.push(self.report.left_out(&directive.place, &directive.shown(), why));
+            }
+            access.policies.push(self.draft.closed());
+            return access;
+        }
+        self.addresses(scope, &mut access);
+        self.password(scope, &mut access);
+        self.service(scope, values, &mut access);
+        access
+    }
+
+    /// What keeps somebody out in a way that is not known here.
+    fn kept_out(&mut self, scope: &Scope<'_>, access: &mut Access) {
+        let keeps_out = |directive: &&Directive| {
+            KEEPS_OUT.iter().any(|start| directive.name.starts_with(start)) && directive.arg(0) != "off"
+        };
+        let found: Vec<&Directive> = scope.levels().flatten().filter(keeps_out).collect();
+        for directive in found {
+            let is_off = scope.word(&directive.name) == Some("off");
+            if !is_off {
+                let why = "nothing here does this; nobody passes";
+                access.comments.push(self.report.left_out(&directive.place, &directive.shown(), why));
+                self.close(access);
+            }
+        }
+    }
+
+    fn close(&mut self, access: &mut Access) {
+        let closed = self.draft.closed();
+        if !access.policies.contains(&closed) {
+            access.policies.push(closed);
+        }
+    }
+
+    /// `allow` and `deny`, of which the first that fits counts.
+    fn addresses(&mut self, scope: &Scope<'_>, access: &mut Access) {
+        let directives = scope.all(&["allow", "deny"]);
+        self.addresses_of(&directives, access);
+    }
+
+    /// Whether the rules about addresses let nobody pass.
+    pub(crate) fn denies_all(&self, scope: &Scope<'_>) -> bool {
+        let first = scope.all(&["allow", "deny"]).into_iter().next();
+        first.is_some_and(|directive| directive.name == "deny" && directive.arg(0) == "all")
+            && scope.word("satisfy") != Some("any")
+    }
+
+    pub(crate) fn addresses_of(&mut self, directives: &[&Directive], access: &mut Access) {
+        let mut rules = Vec::new();
+        for directive in directives {
+            let allows = directive.name == "allow";
+            let rule = match directive.arg(0) {
+                "all" => Some(Rule { allows, network: None }),
+                // Clients on Unix sockets have no address, and are on no list.
+                "unix:" => continue,
+                text => network(text).map(|network| Rule { allows, network: Some(network) }),
+            };
+            match rule {
+                Some(rule) => rules.push(rule),
+                None => {
+                    let why = "no address or network; nobody passes";
+                    access.comments.push(self.report.left_out(&directive.place, &directive.shown(), why));
+                    return self.close(access);
+                }
+            }
+        }
+        if rules.is_empty() {
+            return;
+        }
+        // Where it is not known who the client is, a list would be asked about somebody else.
+        if let (Some(why), Some(directive)) = (self.unknown_client.clone(), directives.first()) {
+            access.comments.push(self.report.left_out(&directive.place, &directive.shown(), &why));
+            return self.close(access);
+        }
+        let Ok(lists) = lists(&rules, true) else {
+            let why = "too many networks; nobody passes";
+            access
+                .comments
+                .extend(directives.first().map(|first| self.report.left_out(&first.place, &first.shown(), why)));
+            return self.close(access);
+        };
+        if lists.is_open() {
+            return;
+        }
+        let texts = |networks: &[ipnet::IpNet]| {
+            Value::List(networks.iter().map(|network| Value::text(plain(network))).collect())
+        };
+        let mut policy = Map::default();
+        match lists.allow.as_deref() {
+            Some([]) => return access.policies.push(self.nobody(directives)),
+            Some(allow) => policy.set("allow", texts(allow)),
+            None => {}
+        }
+        if !lists.deny.is_empty() {
+            policy.set("deny", texts(&lists.deny));
+        }
+        if let Some(first) = directives.first() {
+            policy.comment(first.place.to_string());
+        }
+        access.policies.push(self.draft.policies.intern("access", policy));
+    }
+
+    /// `deny all`.
+    fn nobody(&mut self, directives: &[&Directive]) -> String {
+        let mut policy = Map::of([("allow", Value::List(vec![Value::text(crate::addresses::NOBODY)]))]);
+        if let Some(first) = directives.first() {
+            policy.comment(format!("{}: deny all", first.place));
+        }
+        self.draft.policies.intern("nobody", policy)
+    }
+
+    /// `auth_basic` and its file, if that has nothing but what is verified here.
+    fn password(&mut self, scope: &Scope<'_>, access: &mut Access) {
+        let Some(directive) = scope.one("auth_basic").filter(|directive| directive.arg(0) != "off") else { return };
+        let realm = directive.arg(0);
+        let Some(file) = scope.one("auth_basic_user_file") else { return self.close(access) };
+        let path = self.root.join(file.arg(0));
+        let why = match self.files.read(&path) {
+            _ if realm.contains(['$', '"', '\\']) || !realm.is_ascii() => {
+                Some("its realm cannot be carried".to_owned())
+            }
+            Ok(text) => {
+                let weak = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')).find(
+                    |line| {
+                        let hash = line.split_once(':').map_or("", |(_, hash)| hash);
+                        !["$2y$", "$2a$", "$2b$"].iter().any(|start| hash.starts_with(start))
+                    },
+                );
+                let user = |line: &str| line.split(':').next().unwrap_or_default().to_owned();
+                weak.map(|line| {
+                    format!("the password of `{}` is no bcrypt hash; make one with `htpasswd -B`", user(line))
+                })
+            }
+            Err(_) if !self.files.are_known() => None,
+            Err(why) => Some(format!("{}: {why}", path.display())),
+        };
+        let native = Map::of([("file", Value::text(absolute(&path))), ("realm", Value::text(realm))]);
+        let policy = Map::of([("basic", native.into())]);
+        match why {
+            None => access.policies.push(self.draft.policies.intern("passwords", policy)),
+            Some(why) => {
+                let why = format!("{why}; nobody passes until there is a policy such as `{}`", policy.write().trim());
+                access.comments.push(self.report.left_out(&file.place, &file.shown(), &why));
+                self.close(access);
+            }
+        }
+    }
+
+    /// `auth_request`, whose location forwards to a service.
+    fn service(&mut self, scope: &Scope<'_>, values: &Values, access: &mut Access) {
+        let Some(directive) = scope.one("auth_request").filter(|directive| directive.arg(0) != "off") else { return };
+        match self.asked(scope, directive, values) {
+            Ok(policy) => {
+                let (policy, comments) = policy;
+                access.comments.extend(comments);
+                access.policies.push(self.draft.policies.intern("signed-in", policy));
+            }
+            Err(why) => {
+                let why = format!("{why}; nobody passes");
+                access.comments.push(self.report.left_out(&directive.place, &directive.shown(), &why));
+                self.close(access);
+            }
+        }
+    }
+
+    fn asked(
+        &mut self,
+        scope: &Scope<'_>,
+        directive: &Directive,
+        values: &Values,
+    ) -> Result<(Map, Vec<String>), String> {
+        let path = directive.arg(0);
+        let location = self.location_of(path).ok_or("no location is there for it")?;
+        let inner = scope_of(self, location);
+        let pass = inner.one("proxy_pass").ok_or("its location does not forward")?;
+        let mut values = values.clone();
+        let (upstream, proxy) = self.proxied(pass, &inner, &mut values)?;
+        let asked = match (proxy.uri.as_deref(), super::location::start_of(location)) {
+            (None, _) => path.to_owned(),
+            (Some(uri), Some(start)) if !proxy.has_variables => {
+                format!("{uri}{}", path.strip_prefix(start.as_str()).unwrap_or_default())
+            }
+            _ => return Err("the path that is asked for is not known".to_owned()),
+        };
+        let mut rule = Map::of([("upstream", Value::text(upstream)), ("path", Value::text(asked))]);
+        let mut comments = Vec::new();
+        let mut copied = Vec::new();
+        for set in scope.all(&["auth_request_set"]) {
+            let field = set.arg(1).strip_prefix("$upstream_http_").map(|name| name.replace('_', "-"));
+            let variable = set.arg(0);
+            let sent = scope.all(&["proxy_set_header"]).into_iter().find(|header| header.arg(1) == variable);
+            match (field, sent) {
+                (Some(field), Some(header)) if header.arg(0).eq_ignore_ascii_case(&field) => copied.push(field),
+                _ => comments.push(self.report.left_out(
+                    &set.place,
+                    &set.shown(),
+                    "fields are copied under their own names only",
+                )),
+            }
+        }
+        if !copied.is_empty() {
+            rule.set("copy", Value::List(copied.into_iter().map(Value::text).collect()));
+        }
+        for header in inner.all(&["proxy_set_header"]) {
+            let is_ours = ["x-original-url", "content-length", "host", "x-original-method", "x-forwarded-"];
+            let name = header.arg(0).to_ascii_lowercase();
+            if !is_ours.iter().any(|known| name.starts_with(known)) && name != "x-real-ip" {
+                let why = "the service gets X-Original-URL, X-Original-Method, X-Forwarded-* and what `send` says";
+                comments.push(self.report.differs(&header.place, &header.shown(), why));
+            }
+        }
+        Ok((Map::of([("forward_auth", rule.into())]), comments))
+    }
+
+    /// `limit_req`.
+    fn limits(&mut self, scope: &Scope<'_>, access: &mut Access) {
+        for directive in scope.all(&["limit_req"]) {
+            match self.limit(directive) {
+                Ok((name, policy)) => {
+                    if !directive.args.iter().any(|arg| arg == "nodelay")
+                        && directive.args.iter().any(|arg| arg.starts_with("burst="))
+                    {
+                        let how = "requests within the burst are not delayed; those beyond it are rejected with 429";
+                        access.comments.push(self.report.differs(&directive.place, &directive.shown(), how));
+                    }
+                    let name = self.draft.policies.intern(&name, policy);
+                    if !access.policies.contains(&name) {
+                        access.policies.push(name);
+                    }
+                }
+                Err(why) => access.comments.push(self.report.left_out(&directive.place, &directive.shown(), &why)),
+            }
+        }
+    }
+
+    fn limit(&self, directive: &Directive) -> Result<(String, Map), String> {
+        let argument = |of: &Directive, name: &str| {
+            of.args.iter().find_map(|arg| arg.strip_prefix(name)?.strip_prefix('=').map(str::to_owned))
+        };
+        let zone = argument(directive, "zone").ok_or("it names no zone")?;
+        let is_zone = |other: &&Directive| {
+            let own = argument(other, "zone").unwrap_or_default();
+            other.name == "limit_req_zone" && own.split(':').next() == Some(zone.as_str())
+        };
+        let of_zone = self.http.iter().find(is_zone).ok_or("its zone is not there")?;
+        let rate = argument(of_zone, "rate").ok_or("its zone has no rate")?;
+        let (count, unit) = match (rate.strip_suffix("r/s"), rate.strip_suffix("r/m")) {
+            (Some(count), _) => (count, "s"),
+            (_, Some(count)) => (count, "m"),
+            _ => return Err("its rate is not understood".to_owned()),
+        };
+        let count = number(count).filter(|count| (1..=100_000).contains(count)).ok_or("its rate is not understood")?;
+        let burst =
+            argument(directive, "burst").map_or(Some(0), |text| number(&text)).ok_or("its burst is no number")?;
+        let seconds = if unit == "m" { 60 } else { 1 };
+        if burst.saturating_add(1).saturating_mul(seconds) / count > 80_000 {
+            return Err("its burst stands for a day or more".to_owned());
+        }
+        let mut limit = Map::of([
+            ("rate", Value::text(format!("{count}/{unit}"))),
+            // One request and those beyond the rate.
+            ("burst", Value::plain((burst + 1).min(1_000_000))),
+        ]);
+        match of_zone.arg(0) {
+            "$binary_remote_addr" | "$remote_addr" => {}
+            "$server_name" => limit.set("key", "all"),
+            other => match (other.strip_prefix("$http_"), other.strip_prefix("$cookie_")) {
+                (Some(field), _) => {
+                    limit.set("key", Map::of([("header", Value::text(field.replace('_', "-")))]));
+                }
+                (_, Some(cookie)) => limit.set("key", Map::of([("cookie", Value::text(cookie))])),
+                _ => return Err(format!("requests cannot be counted by `{other}`")),
+            },
+        }
+        Ok((zone, Map::of([("rate_limit", limit.into())])))
+    }
+}
+
+/// The scope of a location of the server.
+fn scope_of<'d>(making: &Making<'d>, location: &'d Directive) -> Scope<'d> {
+    making.server_scope.within(location.inner())
+}
+
+/// A network as people write it: an address without its prefix.
+fn plain(network: &ipnet::IpNet) -> String {
+    match network.prefix_len() == network.max_prefix_len() {
+        true => network.addr().to_string(),
+        false => network.to_string(),
+    }
+}
+
+/// The folder that relative names of files start at.
+pub(crate) fn root_of(path: &Path) -> std::path::PathBuf {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    // Pieces stand in folders beside the main file.
+    let is_of_pieces = ["sites-enabled", "sites-available", "conf.d", "snippets", "http.d", "vhosts.d", "servers"];
+    match is_of_pieces.contains(&name) {
+        true => folder.parent().unwrap_or(folder).to_owned(),
+        false => folder.to_owned(),
+    }
+}

@@ -1,0 +1,295 @@
+//! Header fields both ways: `proxy_set_header`, `add_header`, `proxy_hide_header`, and the Host that goes upstream.
+
+use std::collections::BTreeMap;
+
+use super::forward::Proxy;
+use super::scope::Scope;
+use super::site::Making;
+use super::syntax::Directive;
+use super::values::{Values, is_variable};
+use crate::native::{Map, Value};
+
+/// Statuses that `add_header` without `always` is for.
+const ORDINARY: [u16; 10] = [200, 201, 204, 206, 301, 302, 303, 304, 307, 308];
+
+/// Fields that frame a message or govern a connection. What nginx is told of them has no meaning here.
+const FRAMING: [&str; 9] = [
+    "connection",
+    "content-length",
+    "expect",
+    "keep-alive",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "proxy-connection",
+];
+
+/// Fields about the client, and the values that say the same as ours do.
+const STANDARD: [(&str, &[&str]); 6] = [
+    ("x-forwarded-for", &["$proxy_add_x_forwarded_for", "$remote_addr"]),
+    ("x-forwarded-proto", &["$scheme"]),
+    ("x-forwarded-host", &["$host", "$http_host", "$host:$server_port"]),
+    ("x-forwarded-port", &["$server_port"]),
+    ("x-real-ip", &["$remote_addr"]),
+    ("x-request-id", &["$request_id"]),
+];
+
+/// Which fields about the client are sent everywhere alike.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Forwarding {
+    pub(crate) x_forwarded: bool,
+    pub(crate) x_real_ip: bool,
+    pub(crate) request_id: bool,
+}
+
+impl Forwarding {
+    /// What these forwarding places have in common, those left out that say nothing of the client. None if there are no places.
+    pub(crate) fn of(places: &[Vec<&Directive>]) -> Option<Forwarding> {
+        if places.is_empty() {
+            return None;
+        }
+        let is_of = |directive: &&Directive, start: &str| directive.arg(0).to_ascii_lowercase().starts_with(start);
+        let places_with = |start: &str| -> Vec<&Vec<&Directive>> {
+            places.iter().filter(|place| place.iter().any(|directive| is_of(directive, start))).collect()
+        };
+        let sets = |place: &[&Directive], field: &str| {
+            let directive = place.iter().rev().find(|directive| directive.arg(0).eq_ignore_ascii_case(field));
+            let known = STANDARD.iter().find(|(name, _)| *name == field).map_or(&[][..], |(_, values)| *values);
+            directive.map(|directive| known.contains(&directive.arg(1)))
+        };
+        let all = |field: &str, start: &str| {
+            let places = places_with(start);
+            !places.is_empty() && places.iter().all(|place| sets(place, field) == Some(true))
+        };
+        let none_other = |field: &str| places.iter().all(|place| sets(place, field) != Some(false));
+        Some(Forwarding {
+            x_forwarded: all("x-forwarded-for", "x-forwarded-")
+                && all("x-forwarded-proto", "x-forwarded-")
+                && none_other("x-forwarded-host")
+                && none_other("x-forwarded-port"),
+            x_real_ip: all("x-real-ip", "x-real-ip"),
+            request_id: all("x-request-id", "x-request-id"),
+        })
+    }
+
+    /// The native setting.
+    pub(crate) fn native(self) -> Map {
+        let mut map = Map::default();
+        for (key, is_on) in
+            [("x_forwarded", self.x_forwarded), ("x_real_ip", self.x_real_ip), ("request_id", self.request_id)]
+        {
+            if !is_on {
+                map.set(key, Value::plain(false));
+            }
+        }
+        map.set("via", Value::plain(false));
+        map
+    }
+
+    /// Whether we write a field by ourselves.
+    fn writes(self, field: &str) -> bool {
+        match field {
+            "x-real-ip" => self.x_real_ip,
+            "x-request-id" => self.request_id,
+            _ => self.x_forwarded && field.starts_with("x-forwarded-"),
+        }
+    }
+}
+
+impl Making<'_> {
+    /// What goes upstream: Host, fields, and whether a connection may become a WebSocket.
+    pub(crate) fn request_fields(
+        &self,
+        prefix: &str,
+        scope: &Scope<'_>,
+        proxy: &Proxy,
+        values: &Values,
+        route: &mut Map,
+    ) {
+        let name = format!("{prefix}_set_header");
+        let mut host = None;
+        let mut upgrades = false;
+        let mut set: BTreeMap<String, String> = BTreeMap::new();
+        let mut remove: Vec<String> = Vec::new();
+        for directive in scope.all(&[name.as_str()]) {
+            let (field, value) = (directive.arg(0).to_ascii_lowercase(), directive.arg(1));
+            match field.as_str() {
+                "host" => host = Some(directive),
+                "upgrade" => upgrades |= !value.is_empty(),
+                field if FRAMING.contains(&field) => {}
+                field if self.forwarding.writes(field) => {}
+                _ if value.is_empty() => remove.push(field),
+                // What the client sends goes on by itself.
+                field if is_variable(value, &format!("http_{}", field.replace('-', "_"))) && !is_identity(field) => {}
+                _ => match self.field(&field, value, values) {
+                    Ok(value) => _ = set.insert(field, value),
+                    Err(why) => route.comment(self.report.left_out(&directive.place, &directive.shown(), &why)),
+                },
+            }
+        }
+        self.host(host, proxy, values, route);
+        if !upgrades && prefix == "proxy" {
+            route.set("upgrades", Value::List(Vec::new()));
+        }
+        let mut edits = Map::default();
+        if !remove.is_empty() {
+            edits.set("remove", Value::texts(remove));
+        }
+        if !set.is_empty() {
+            let mut fields = Map::default();
+            set.into_iter().for_each(|(field, value)| fields.set(&field, value));
+            edits.set("set", fields);
+        }
+        if !edits.is_empty() {
+            route.set("request_headers", edits);
+        }
+    }
+
+    /// The value of a field that goes upstream.
+    fn field(&self, field: &str, value: &str, values: &Values) -> Result<String, String> {
+        // The client's own claims do not go on: what we know of it does.
+        let value = match value {
+            "$proxy_add_x_forwarded_for" => "$remote_addr",
+            other => other,
+        };
+        field_fits(field, value)?;
+        values.field(value)
+    }
+
+    /// The Host that the server gets.
+    fn host(&self, directive: Option<&Directive>, proxy: &Proxy, values: &Values, route: &mut Map) {
+        let fixed = |text: &str, route: &mut Map| match is_authority(text) {
+            true => route.set("host", Map::of([("set", Value::text(text))])),
+            false => route.set("host", "upstream"),
+        };
+        let Some(directive) = directive else { return fixed(&proxy.host, route) };
+        match directive.arg(1) {
+            "$host" | "$http_host" | "$host:$server_port" | "$http_host:$server_port" => {}
+            "$proxy_host" => fixed(&proxy.host, route),
+            text => match values.constant(text).filter(|text| is_authority(text)) {
+                Some(text) => fixed(&text, route),
+                None => {
+                    let why = "the host is that of the client, a fixed one, or the server's; it gets the client's";
+                    route.comment(self.report.left_out(&directive.place, &directive.shown(), why));
+                }
+            },
+        }
+    }
+
+    /// What is changed in responses: of upstreams (`status` is none), or of our own with a status.
+    pub(crate) fn response_fields(&self, scope: &Scope<'_>, status: Option<u16>, values: &Values, route: &mut Map) {
+        let mut add: Vec<(String, String)> = Vec::new();
+        let mut remove: Vec<String> = Vec::new();
+        for directive in scope.all(&["add_header"]) {
+            let (field, value) = (directive.arg(0), directive.arg(1));
+            let always = directive.arg(2) == "always";
+            if value.is_empty() || status.is_some_and(|status| !always && !ORDINARY.contains(&status)) {
+                continue;
+            }
+            match self.response_field(directive, always || status.is_some(), values) {
+                Ok(value) if field.eq_ignore_ascii_case("strict-transport-security") => match is_hsts(&value) {
+                    true => route.set("hsts", value),
+                    false => add.push((field.to_owned(), value)),
+                },
+                Ok(value) if field.eq_ignore_ascii_case("content-type") && status.is_some() => {
+                    route.update("respond", |respond| respond.set("content_type", value));
+                }
+                Ok(value) => match add.iter().any(|(other, _)| other.eq_ignore_ascii_case(field)) {
+                    true => {
+                        let why = "a field is added once";
+                        route.comment(self.report.left_out(&directive.place, &directive.shown(), why));
+                    }
+                    false => add.push((field.to_owned(), value)),
+                },
+                Err(why) => route.comment(self.report.left_out(&directive.place, &directive.shown(), &why)),
+            }
+        }
+        if status.is_none() {
+            let passed: Vec<String> = scope
+                .all(&["proxy_pass_header", "grpc_pass_header"])
+                .iter()
+                .map(|one| one.arg(0).to_ascii_lowercase())
+                .collect();
+            let hidden = scope.all(&["proxy_hide_header", "grpc_hide_header"]);
+            let hidden = hidden.iter().map(|directive| directive.arg(0).to_ascii_lowercase());
+            // nginx puts its own name there.
+            for field in ["server".to_owned()].into_iter().chain(hidden) {
+                if !passed.contains(&field) && !remove.contains(&field) && field_fits(&field, "").is_ok() {
+                    remove.push(field);
+                }
+            }
+        }
+        let mut edits = Map::default();
+        if !remove.is_empty() {
+            edits.set("remove", Value::texts(remove));
+        }
+        if !add.is_empty() {
+            let mut fields = Map::default();
+            add.into_iter().for_each(|(field, value)| fields.set(&field, value));
+            edits.set("add", fields);
+        }
+        if !edits.is_empty() {
+            route.set("response_headers", edits);
+        }
+    }
+
+    fn response_field(&self, directive: &Directive, always: bool, values: &Values) -> Result<String, String> {
+        let field = directive.arg(0).to_ascii_lowercase();
+        let is_cached = ["cache-control", "expires", "pragma", "etag", "last-modified", "age", "set-cookie"];
+        if !always && is_cached.contains(&field.as_str()) {
+            return Err(
+                "without `always` it is for good responses only, which cannot be said; errors would be cached, too"
+                    .to_owned(),
+            );
+        }
+        field_fits(&field, directive.arg(1))?;
+        values.field(directive.arg(1))
+    }
+}
+
+/// Fields of which ours are sent, whatever clients say.
+fn is_identity(field: &str) -> bool {
+    field.starts_with("x-forwarded-") || matches!(field, "x-real-ip" | "forwarded" | "x-request-id")
+}
+
+/// Whether a field may be written by a route.
+fn field_fits(field: &str, value: &str) -> Result<(), String> {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if field.is_empty() || field.len() > 256 || !field.bytes().all(is_token) {
+        return Err("no name of a field".to_owned());
+    }
+    if FRAMING.contains(&field) {
+        return Err("it frames the message, which is done by itself".to_owned());
+    }
+    if value.trim() != value || !value.bytes().all(|byte| byte == b'\t' || (b' '..=b'~').contains(&byte)) {
+        return Err("its value is not visible ASCII".to_owned());
+    }
+    Ok(())
+}
+
+/// Whether a text is a host with an optional port.
+fn is_authority(text: &str) -> bool {
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, Some(port)),
+        _ => (text, None),
+    };
+    let literal = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    (super::listen::is_host(host) || literal.is_some_and(|literal| literal.parse::<std::net::Ipv6Addr>().is_ok()))
+        && port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0))
+}
+
+/// Whether a text is a value of Strict-Transport-Security that the reader of configurations takes.
+fn is_hsts(value: &str) -> bool {
+    let mut ages = 0;
+    let is_known = value.split(';').map(str::trim).all(|part| match part.split_once('=') {
+        Some((name, age)) => {
+            ages += 1;
+            name.eq_ignore_ascii_case("max-age")
+                && (1..=10).contains(&age.len())
+                && age.bytes().all(|byte| byte.is_ascii_digit())
+        }
+        None => part.eq_ignore_ascii_case("includeSubDomains") || part.eq_ignore_ascii_case("preload"),
+    });
+    is_known && ages == 1
+}

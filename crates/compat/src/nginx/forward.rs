@@ -1,0 +1,412 @@
+//! `proxy_pass` and `grpc_pass`: upstreams, what goes to them, and under which host.
+
+use super::listen::is_host;
+use super::scope::{Scope, duration, milliseconds, number};
+use super::site::Making;
+use super::syntax::Directive;
+use super::values::Values;
+use crate::migration::{absolute, name_of};
+use crate::native::{Map, Value};
+
+/// Most servers of an upstream.
+const MAX_SERVERS: usize = 1_000;
+
+/// Where a location forwards to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Proxy {
+    pub(crate) tls: bool,
+    pub(crate) grpc: bool,
+    /// Host and port, or the path of a Unix socket.
+    server: String,
+    /// What nginx calls it: `$proxy_host`.
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    /// What stands behind the server, from the slash on.
+    pub(crate) uri: Option<String>,
+    /// Whether variables stand in the URI, which is then all that is forwarded.
+    pub(crate) has_variables: bool,
+}
+
+impl Proxy {
+    /// Reads the argument of `proxy_pass`.
+    ///
+    /// # Errors
+    /// Why nothing can be forwarded there.
+    fn of(text: &str, values: &Values) -> Result<Proxy, String> {
+        let text = values.expanded(text)?;
+        let schemes =
+            [("http://", false, false), ("https://", true, false), ("grpc://", false, true), ("grpcs://", true, true)];
+        let found = schemes.iter().find_map(|(start, tls, grpc)| Some((text.strip_prefix(start)?, *tls, *grpc)));
+        let Some((rest, tls, grpc)) = found else {
+            return Err(match text.contains("${") {
+                true => "the server is chosen by a variable".to_owned(),
+                false => "its URL has no scheme that is known".to_owned(),
+            });
+        };
+        let default = if tls { 443 } else { 80 };
+        if let Some(socket) = rest.strip_prefix("unix:") {
+            let (path, uri) = match socket.split_once(':') {
+                Some((path, uri)) => (path, Some(uri.to_owned())),
+                None => (socket, None),
+            };
+            if path.contains('$') || !path.starts_with('/') {
+                return Err("its socket is no path".to_owned());
+            }
+            let has_variables = uri.as_ref().is_some_and(|uri| uri.contains("${"));
+            return Ok(Proxy {
+                tls,
+                grpc,
+                server: format!("unix:{path}"),
+                host: "localhost".to_owned(),
+                port: 0,
+                uri,
+                has_variables,
+            });
+        }
+        let at = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, uri) = rest.split_at_checked(at).unwrap_or((rest, ""));
+        if authority.contains('$') {
+            return Err("the server is chosen by a variable".to_owned());
+        }
+        let (host, port) = match authority.rsplit_once(':') {
+            Some((host, port)) if !port.contains(']') => {
+                (host, port.parse::<u16>().ok().filter(|port| *port > 0).ok_or("its port is no number")?)
+            }
+            _ => (authority, default),
+        };
+        let literal = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        if !is_host(host) && literal.is_none_or(|literal| literal.parse::<std::net::Ipv6Addr>().is_err()) {
+            return Err("its server is no host".to_owned());
+        }
+        Ok(Proxy {
+            tls,
+            grpc,
+            server: format!("{host}:{port}"),
+            host: if port == default { host.to_owned() } else { format!("{host}:{port}") },
+            port,
+            uri: (!uri.is_empty()).then(|| uri.to_owned()),
+            has_variables: uri.contains("${"),
+        })
+    }
+
+    /// The name without a port, which is that of a group if there is one.
+    fn group(&self) -> &str {
+        if self.server.starts_with("unix:") { "" } else { self.host.as_str() }
+    }
+}
+
+impl<'d> Making<'d> {
+    /// The upstream that a directive forwards to, made if there is none like it.
+    ///
+    /// # Errors
+    /// Why it cannot be.
+    pub(crate) fn proxied(
+        &mut self,
+        pass: &'d Directive,
+        scope: &Scope<'d>,
+        values: &mut Values,
+    ) -> Result<(String, Proxy), String> {
+        // `grpc_pass` may go without a scheme.
+        let argument = match pass.name == "grpc_pass" && !pass.arg(0).contains("://") {
+            true => format!("grpc://{}", pass.arg(0)),
+            false => pass.arg(0).to_owned(),
+        };
+        let proxy = Proxy::of(&argument, values)?;
+        values.proxy = Some((proxy.host.clone(), proxy.port));
+        let block =
+            self.http.iter().find(|directive| directive.name == "upstream" && directive.arg(0) == proxy.group());
+        let mut upstream = match block {
+            Some(block) => self.group(block)?,
+            None => Map::of([("servers", Value::List(vec![Value::text(proxy.server.clone())]))]),
+        };
+        let prefix = if pass.name == "grpc_pass" { "grpc" } else { "proxy" };
+        if proxy.grpc || pass.name == "grpc_pass" {
+            upstream.set("protocol", "http2");
+        }
+        self.connection(prefix, scope, &proxy, block.is_some(), &mut upstream)?;
+        let wanted = match block {
+            Some(block) => block.arg(0).to_owned(),
+            None if proxy.server.starts_with("unix:") => {
+                let file = proxy.server.rsplit('/').next().unwrap_or_default();
+                file.trim_end_matches(".sock").trim_end_matches(".socket").to_owned()
+            }
+            None => proxy.server.replace([':', '[', ']'], "-"),
+        };
+        Ok((self.draft.upstreams.intern(&name_of(&wanted), upstream), proxy))
+    }
+
+    /// An `upstream` block.
+    fn group(&self, block: &Directive) -> Result<Map, String> {
+        let mut upstream = Map::default();
+        upstream.comment(format!("{}: upstream {}", block.place, block.arg(0)));
+        let mut servers = Vec::new();
+        let mut fails: Vec<(u64, u64)> = Vec::new();
+        for server in block.inner().iter().filter(|directive| directive.name == "server").take(MAX_SERVERS) {
+            if server.args.iter().any(|arg| arg == "down") {
+                upstream.comment(format!("{}: {}: it is marked as down, and not there", server.place, server.shown()));
+                continue;
+            }
+            let (native, failing) = self.server(server, &mut upstream)?;
+            servers.push(native);
+            fails.push(failing);
+        }
+        if servers.is_empty() {
+            return Err("its upstream has no server".to_owned());
+        }
+        let count = servers.len();
+        upstream.set("servers", Value::List(servers));
+        self.balance(block, &mut upstream);
+        if count > 1 {
+            // A server alone is never left out.
+            let (failures, time) = fails.first().copied().unwrap_or((1, 10_000));
+            let mut ejection = Map::of([("failures", Value::plain(failures.min(1_000)))]);
+            if time != 10_000 && time > 0 {
+                ejection.set("duration", duration(time));
+            }
+            ejection.set("statuses", Value::List(Vec::new()));
+            upstream.set("ejection", ejection);
+            if fails.iter().any(|other| *other != (failures, time)) {
+                upstream.comment(self.report.left_out(
+                    &block.place,
+                    "max_fails, fail_timeout",
+                    "servers of one upstream have the same; those of the first are taken",
+                ));
+            }
+        }
+        Ok(upstream)
+    }
+
+    /// A server of a group, and after how many failures it is left out for how long.
+    fn server(&self, server: &Directive, upstream: &mut Map) -> Result<(Value, (u64, u64)), String> {
+        let address = match server.arg(0) {
+            unix if unix.starts_with("unix:") => unix.to_owned(),
+            text => with_port(text).ok_or_else(|| format!("`{text}` is no server"))?,
+        };
+        let mut native = Map::of([("address", Value::text(address.clone()))]);
+        let mut fails = (1, 10_000);
+        for arg in server.args.get(1..).unwrap_or_default() {
+            let (name, value) = arg.split_once('=').unwrap_or((arg.as_str(), ""));
+            let fault = || format!("`{arg}` of a server is not understood");
+            match name {
+                "weight" => native.set(
+                    "weight",
+                    Value::plain(number(value).filter(|weight| (1..=1000).contains(weight)).ok_or_else(fault)?),
+                ),
+                "max_conns" => match number(value).ok_or_else(fault)? {
+                    0 => {}
+                    most => native.set("max_in_flight", Value::plain(most.min(1_000_000))),
+                },
+                "max_fails" => fails.0 = number(value).ok_or_else(fault)?,
+                "fail_timeout" => fails.1 = milliseconds(value).ok_or_else(fault)?,
+                "backup" => native.set("backup", Value::plain(true)),
+                "slow_start" => {
+                    let time = milliseconds(value).ok_or_else(fault)?;
+                    upstream.set("slow_start", duration(time));
+                }
+                // Names are resolved again by themselves.
+                "resolve" => {}
+                "service" => {
+                    let name = address.rsplit_once(':').map_or(address.as_str(), |(name, _)| name).to_owned();
+                    let service = if value.contains('.') { value.to_owned() } else { format!("_{value}._tcp") };
+                    let mut srv = Map::of([("srv", Value::text(format!("{service}.{name}")))]);
+                    native
+                        .entries()
+                        .filter(|(key, _)| *key != "address")
+                        .for_each(|(key, value)| srv.set(key, value.clone()));
+                    native = srv;
+                }
+                _ => upstream.comment(self.report.left_out(&server.place, arg, "nothing here does this")),
+            }
+        }
+        let is_plain = native.entries().count() == 1 && native.get("address").is_some();
+        Ok((if is_plain { Value::text(address) } else { native.into() }, fails))
+    }
+
+    /// How servers are chosen.
+    fn balance(&self, block: &Directive, upstream: &mut Map) {
+        let hash = |of: Value| Value::Map(Map::of([("hash", of)]));
+        for directive in block.inner() {
+            let named = |of: &str, name: &str| Value::Map(Map::of([(of, Value::text(name))]));
+            match directive.name.as_str() {
+                "least_conn" => upstream.set("balance", "least_loaded"),
+                "ip_hash" => upstream.set("balance", hash("client".into())),
+                "random" => upstream.set("balance", "random_two"),
+                "hash" => match directive.arg(0) {
+                    "$remote_addr" | "$binary_remote_addr" => upstream.set("balance", hash("client".into())),
+                    other => match (other.strip_prefix("$http_"), other.strip_prefix("$cookie_")) {
+                        (Some(field), _) => upstream.set("balance", hash(named("header", &field.replace('_', "-")))),
+                        (_, Some(cookie)) => upstream.set("balance", hash(named("cookie", cookie))),
+                        _ => {
+                            let why = "a hash of this; servers take turns";
+                            upstream.comment(self.report.left_out(&directive.place, &directive.shown(), why));
+                        }
+                    },
+                },
+                "sticky" if directive.arg(0) == "cookie" => {
+                    let mut sticky = Map::of([("cookie", Value::text(directive.arg(1)))]);
+                    let expires = directive.args.iter().find_map(|arg| arg.strip_prefix("expires="));
+                    if let Some(time) = expires.and_then(milliseconds) {
+                        sticky.set("lifetime", duration(time));
+                    }
+                    upstream.set("sticky", sticky);
+                }
+                "keepalive_timeout" => {
+                    if let Some(time) = milliseconds(directive.arg(0)).filter(|time| *time > 0) {
+                        upstream.set("pool_idle_timeout", duration(time));
+                    }
+                }
+                "server" | "keepalive" | "keepalive_requests" | "keepalive_time" | "zone" | "resolver" | "state"
+                | "resolver_timeout" => {}
+                _ => upstream.comment(self.report.left_out(
+                    &directive.place,
+                    &directive.shown(),
+                    "nothing here does this",
+                )),
+            }
+        }
+    }
+
+    /// Timeouts, retries and TLS to the servers.
+    fn connection(
+        &self,
+        prefix: &str,
+        scope: &Scope<'_>,
+        proxy: &Proxy,
+        is_group: bool,
+        upstream: &mut Map,
+    ) -> Result<(), String> {
+        let time = |name: &str| {
+            let directive = scope.one(&format!("{prefix}_{name}"))?;
+            milliseconds(directive.arg(0)).filter(|time| *time > 0).map(duration)
+        };
+        if let Some(connect) = time("connect_timeout") {
+            upstream.set("connect_timeout", connect);
+        }
+        if let Some(directive) = scope.one(&format!("{prefix}_next_upstream")).filter(|_| is_group) {
+            self.retries(directive, scope, prefix, upstream);
+        }
+        if proxy.tls {
+            self.tls_to_servers(prefix, scope, proxy, upstream)?;
+        }
+        Ok(())
+    }
+
+    fn retries(&self, directive: &Directive, scope: &Scope<'_>, prefix: &str, upstream: &mut Map) {
+        let mut on: Vec<Value> = Vec::new();
+        let mut add = |word: Value| {
+            if !on.contains(&word) {
+                on.push(word)
+            }
+        };
+        for arg in &directive.args {
+            match arg.as_str() {
+                "error" => ["connect", "reset"].into_iter().for_each(|word| add(word.into())),
+                "timeout" => add("timeout".into()),
+                "invalid_header" => add("reset".into()),
+                "off" => {}
+                "http_500" | "http_502" | "http_503" | "http_504" => {
+                    add(Value::plain(arg.strip_prefix("http_").unwrap_or_default()));
+                }
+                other => {
+                    let why = "retried are lost connections, timeouts and statuses from 500 on, of requests that may be repeated";
+                    upstream.comment(self.report.left_out(
+                        &directive.place,
+                        &format!("{} … {other}", directive.name),
+                        why,
+                    ));
+                }
+            }
+        }
+        let mut retries = Map::of([("on", Value::List(on))]);
+        let tries = scope.word(&format!("{prefix}_next_upstream_tries")).and_then(number);
+        if let Some(tries) = tries.filter(|tries| (1..=100).contains(tries)) {
+            retries.set("attempts", Value::plain(tries));
+        }
+        upstream.set("retries", retries);
+    }
+
+    fn tls_to_servers(&self, prefix: &str, scope: &Scope<'_>, proxy: &Proxy, upstream: &mut Map) -> Result<(), String> {
+        let named = |name: &str| scope.one(&format!("{prefix}_ssl_{name}"));
+        let mut tls = Map::default();
+        let is_verified = named("verify").is_some_and(|directive| directive.arg(0) == "on");
+        if is_verified {
+            let ca = named("trusted_certificate").ok_or("servers are to be verified, and no authority is named")?;
+            tls.set("ca", absolute(&self.root.join(ca.arg(0))));
+        } else {
+            // As it was. Whoever made it so will want to know.
+            tls.set("insecure_skip_verify", Value::plain(true));
+            upstream.comment(format!(
+                "nginx does not verify the certificates of these servers either ({prefix}_ssl_verify); better name their authority in `ca`"
+            ));
+        }
+        let name = named("name").map(|directive| directive.arg(0).to_owned());
+        let host = proxy.host.rsplit_once(':').map_or(proxy.host.as_str(), |(host, _)| host);
+        match name {
+            Some(name) if is_host(&name) => tls.set("server_name", name),
+            Some(name) if is_verified && name != "$proxy_host" => {
+                return Err(format!("the name `{name}` to verify is not known"));
+            }
+            _ if is_host(host) && host.parse::<std::net::IpAddr>().is_err() => tls.set("server_name", host),
+            _ => {}
+        }
+        if let (Some(certificate), Some(key)) = (named("certificate"), named("certificate_key")) {
+            tls.set("client_certificate", absolute(&self.root.join(certificate.arg(0))));
+            tls.set("client_key", absolute(&self.root.join(key.arg(0))));
+        }
+        if let Some(protocols) = named("protocols") {
+            let has = |version: &str| protocols.args.iter().any(|arg| arg == version);
+            match (has("TLSv1.3"), has("TLSv1.2"), has("TLSv1") || has("TLSv1.1")) {
+                (true, false, false) => tls.set("policy", "modern"),
+                (_, _, true) => {
+                    let why = "TLS 1.0 and 1.1 are left out; `policy: legacy` has them";
+                    upstream.comment(self.report.left_out(&protocols.place, &protocols.shown(), why));
+                }
+                _ => {}
+            }
+        }
+        upstream.set("tls", tls);
+        Ok(())
+    }
+}
+
+/// A server with its port.
+pub(crate) fn with_port(text: &str) -> Option<String> {
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, port.parse::<u16>().ok().filter(|port| *port > 0)?),
+        _ => (text, 80),
+    };
+    let literal = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let is_known = is_host(host) || literal.is_some_and(|literal| literal.parse::<std::net::Ipv6Addr>().is_ok());
+    is_known.then(|| format!("{host}:{port}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn where_it_goes() {
+        let values = Values { set: [("b".to_owned(), "app.internal".to_owned())].into(), ..Values::default() };
+        for (text, expected) in [
+            ("http://app", Some("app:80 app 80 -")),
+            ("http://127.0.0.1:8080", Some("127.0.0.1:8080 127.0.0.1:8080 8080 -")),
+            ("https://app/x/", Some("app:443 app 443 /x/")),
+            ("http://app:80/", Some("app:80 app 80 /")),
+            ("http://[::1]:81/a", Some("[::1]:81 [::1]:81 81 /a")),
+            ("http://unix:/run/a.sock", Some("unix:/run/a.sock localhost 0 -")),
+            ("http://unix:/run/a.sock:/x/", Some("unix:/run/a.sock localhost 0 /x/")),
+            ("http://$b:81/$1", Some("app.internal:81 app.internal:81 81 /${1}")),
+            ("http://$unknown", None),
+            ("app", None),
+            ("http://", None),
+            ("http://a b", None),
+            ("http://app:x", None),
+        ] {
+            let found = Proxy::of(text, &values).map(|proxy| {
+                format!("{} {} {} {}", proxy.server, proxy.host, proxy.port, proxy.uri.as_deref().unwrap_or("-"))
+            });
+            assert_eq!(found.ok().as_deref(), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! Where nginx listens, and which server a request goes to: sockets, default servers, names.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use super::syntax::Directive;
+use crate::migration::{Place, Report};
+
+/// A socket, as nginx tells them apart: by address and port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Socket {
+    /// As it is bound natively. Both families where nginx binds both with one socket.
+    pub(crate) bind: Vec<String>,
+    /// None of a Unix socket.
+    pub(crate) port: Option<u16>,
+    pub(crate) tls: bool,
+    pub(crate) http2: bool,
+    pub(crate) proxy_protocol: bool,
+    /// Servers, by position, in the order of the file.
+    pub(crate) servers: Vec<usize>,
+    /// The one for requests that no name fits.
+    pub(crate) default: usize,
+    has_default: bool,
+}
+
+/// What one `listen` says.
+#[derive(Debug, Clone, Default)]
+struct Listen {
+    bind: Vec<String>,
+    port: Option<u16>,
+    tls: bool,
+    http2: bool,
+    proxy_protocol: bool,
+    is_default: bool,
+}
+
+/// The names of a server.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Names {
+    /// Native host patterns, in the order of the file.
+    pub(crate) hosts: Vec<String>,
+    /// The first name, as it is written.
+    pub(crate) first: String,
+}
+
+/// Options of `listen` that change nothing of what is served.
+const OPTIONS: [&str; 15] = [
+    "reuseport",
+    "deferred",
+    "bind",
+    "ipv6only=on",
+    "ipv6only=off",
+    "so_keepalive",
+    "backlog",
+    "rcvbuf",
+    "sndbuf",
+    "fastopen",
+    "setfib",
+    "accept_filter",
+    "spdy",
+    "multipath",
+    "rtt",
+];
+
+/// The sockets of servers, which are given in the order of the file.
+pub(crate) fn sockets(servers: &[&Directive], report: &Report, comments: &mut Vec<String>) -> Vec<Socket> {
+    let mut sockets: Vec<Socket> = Vec::new();
+    for (at, server) in servers.iter().enumerate() {
+        let mut listens: Vec<&Directive> =
+            server.inner().iter().filter(|directive| directive.name == "listen").collect();
+        let implied = Directive {
+            name: "listen".to_owned(),
+            args: vec!["80".to_owned()],
+            block: None,
+            place: server.place.clone(),
+        };
+        if listens.is_empty() {
+            listens.push(&implied);
+        }
+        // Before `listen … ssl` there was a switch for the server.
+        let is_tls = server.inner().iter().any(|directive| directive.name == "ssl" && directive.arg(0) == "on");
+        let is_http2 = server.inner().iter().any(|directive| directive.name == "http2" && directive.arg(0) == "on");
+        for directive in listens {
+            match listen(directive) {
+                Ok(mut listen) => {
+                    listen.tls |= is_tls;
+                    listen.http2 |= is_http2;
+                    add(&mut sockets, listen, at);
+                }
+                Err(why) => comments.push(report.left_out(&directive.place, &directive.shown(), why)),
+            }
+        }
+    }
+    sockets
+}
+
+fn add(sockets: &mut Vec<Socket>, listen: Listen, server: usize) {
+    if let Some(socket) = sockets.iter_mut().find(|socket| socket.bind == listen.bind) {
+        socket.tls |= listen.tls;
+        socket.http2 |= listen.http2;
+        socket.proxy_protocol |= listen.proxy_protocol;
+        if !socket.servers.contains(&server) {
+            socket.servers.push(server);
+        }
+        if listen.is_default && !socket.has_default {
+            socket.default = server;
+            socket.has_default = true;
+        }
+        return;
+    }
+    sockets.push(Socket {
+        bind: listen.bind,
+        port: listen.port,
+        tls: listen.tls,
+        http2: listen.http2,
+        proxy_protocol: listen.proxy_protocol,
+        servers: vec![server],
+        default: server,
+        has_default: listen.is_default,
+    });
+}
+
+/// Reads one `listen`.
+fn listen(directive: &Directive) -> Result<Listen, &'static str> {
+    let options = directive.args.get(1..).unwrap_or_default();
+    let is_dual = options.iter().any(|option| option == "ipv6only=off");
+    let (bind, port) = address(directive.arg(0), is_dual)?;
+    let mut out = Listen { bind, port, ..Listen::default() };
+    for option in options {
+        match option.as_str() {
+            "ssl" => out.tls = true,
+            "http2" => out.http2 = true,
+            "proxy_protocol" => out.proxy_protocol = true,
+            "default_server" | "default" => out.is_default = true,
+            "quic" | "http3" => return Err("there is no HTTP/3"),
+            "udp" => return Err("a UDP port"),
+            other => {
+                let name = other.split_once('=').map_or(other, |(name, _)| name);
+                if !OPTIONS.contains(&other) && !OPTIONS.contains(&name) {
+                    return Err("an option of it is not known");
+                }
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// The native form of an address to listen on, and its port.
+pub(crate) fn address(text: &str, is_dual: bool) -> Result<(Vec<String>, Option<u16>), &'static str> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        return match path.starts_with('/') {
+            true => Ok((vec![format!("unix:{path}")], None)),
+            false => Err("a Unix socket that is no path"),
+        };
+    }
+    let port_of = |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0);
+    let every = |port: u16| Ok((vec![format!("0.0.0.0:{port}")], Some(port)));
+    if let Some(port) = port_of(text) {
+        return every(port);
+    }
+    let is_v6 = text.starts_with('[');
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if !is_v6 || host.ends_with(']') => (host, port_of(port).ok_or("its port is not a number")?),
+        _ => (text, 80),
+    };
+    if host == "*" {
+        return every(port);
+    }
+    let literal = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    if let Ok(address) = literal.parse::<IpAddr>() {
+        let bind = match address {
+            IpAddr::V6(Ipv6Addr::UNSPECIFIED) if is_dual => format!(":{port}"),
+            address => SocketAddr::new(address, port).to_string(),
+        };
+        return Ok((vec![bind], Some(port)));
+    }
+    match host {
+        "localhost" => Ok((vec![SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port).to_string()], Some(port))),
+        _ => Err("it names an address by a host name; write the address"),
+    }
+}
+
+/// Addresses of one port in both families, as one.
+pub(crate) fn joined(mut bind: Vec<String>) -> Vec<String> {
+    let ports: BTreeSet<String> =
+        bind.iter().filter_map(|address| address.strip_prefix("0.0.0.0:")).map(str::to_owned).collect();
+    for port in ports {
+        let v6 = format!("[::]:{port}");
+        if bind.contains(&v6) {
+            let v4 = format!("0.0.0.0:{port}");
+            bind.retain(|address| *address != v6);
+            bind.iter_mut().filter(|address| **address == v4).for_each(|address| *address = format!(":{port}"));
+        }
+    }
+    bind
+}
+
+/// Reads the names of a server. What cannot be a native host is left out.
+pub(crate) fn names(server: &Directive, report: &Report, comments: &mut Vec<String>) -> Names {
+    let mut out = Names::default();
+    let mut seen = BTreeSet::new();
+    for directive in server.inner().iter().filter(|directive| directive.name == "server_name") {
+        for name in &directive.args {
+            if out.first.is_empty() {
+                out.first = name.trim_start_matches('.').to_owned();
+            }
+            match hosts(name) {
+                Ok(hosts) => out.hosts.extend(hosts.into_iter().filter(|host| seen.insert(host.clone()))),
+                Err(why) => comments.push(report.left_out(&directive.place, &format!("server_name {name}"), why)),
+            }
+        }
+    }
+    if out.first.starts_with(['_', '~', '*']) {
+        out.first.clear();
+    }
+    out
+}
+
+/// The native hosts of a name.
+fn hosts(name: &str) -> Result<Vec<String>, &'static str> {
+    let lower = name.to_ascii_lowercase();
+    if lower.starts_with('~') {
+        return Err("hosts are no regular expressions; requests for them go to the default server");
+    }
+    // Names that no request has.
+    if matches!(lower.as_str(), "" | "_" | "__" | "-" | "--" | "!" | "@" | "#") || lower.contains("$hostname") {
+        return Ok(Vec::new());
+    }
+    if lower.ends_with(".*") {
+        return Err("a wildcard at the end; requests for such names go to the default server");
+    }
+    if let Some(parent) = lower.strip_prefix('.') {
+        return is_host(parent).then(|| vec![parent.to_owned(), format!("*.{parent}")]).ok_or("no host name");
+    }
+    let plain = lower.strip_prefix("*.").unwrap_or(&lower);
+    is_host(plain).then(|| vec![lower.clone()]).ok_or("no host name")
+}
+
+/// Whether the reader of configurations takes this for a host.
+pub(crate) fn is_host(text: &str) -> bool {
+    let label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+    };
+    text.len() <= 253 && text.split('.').all(label)
+}
+
+/// Whether a request for `host` goes to a wildcard among these.
+pub(crate) fn is_below(host: &str, patterns: &BTreeSet<String>) -> bool {
+    let name = host.strip_prefix("*.").unwrap_or(host);
+    let mut rest = name;
+    if host.starts_with("*.") && patterns.iter().any(|pattern| pattern.strip_prefix("*.") == Some(name)) {
+        return true;
+    }
+    while let Some((_, parent)) = rest.split_once('.') {
+        if patterns.contains(&format!("*.{parent}")) {
+            return true;
+        }
+        rest = parent;
+    }
+    false
+}
+
+/// A listener: sockets that serve the same in the same way.
+#[derive(Debug, Clone)]
+pub(crate) struct Listener {
+    pub(crate) name: String,
+    pub(crate) socket: Socket,
+}
+
+/// The listeners for sockets; those that differ in their address alone are one.
+pub(crate) fn listeners(sockets: &[Socket]) -> Vec<Listener> {
+    let mut out: Vec<Listener> = Vec::new();
+    for socket in sockets {
+        let alike = |other: &&mut Listener| {
+            let same = Socket { bind: socket.bind.clone(), has_default: socket.has_default, ..other.socket.clone() };
+            same == *socket
+        };
+        if let Some(listener) = out.iter_mut().find(alike) {
+            listener.socket.bind.extend(socket.bind.iter().cloned());
+            continue;
+        }
+        let scheme = if socket.tls { "https" } else { "http" };
+        let wanted = match socket.port {
+            Some(80 | 443) => scheme.to_owned(),
+            Some(port) => format!("{scheme}-{port}"),
+            None => format!("{scheme}-unix"),
+        };
+        let is_free = |name: &String| !out.iter().any(|listener| listener.name == *name);
+        let numbered = (2..).map(|number| format!("{wanted}-{number}"));
+        let name = std::iter::once(wanted.clone()).chain(numbered).find(is_free).unwrap_or_default();
+        out.push(Listener { name, socket: socket.clone() });
+    }
+    out.iter_mut().for_each(|listener| listener.socket.bind = joined(std::mem::take(&mut listener.socket.bind)));
+    out
+}
+
+/// A comment for a server that no request reaches.
+pub(crate) fn unreachable(place: &Place) -> String {
+    format!("{place}: no request reaches this server: others have its names, and it is no default")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn addresses() {
+        for (text, is_dual, expected) in [
+            ("80", false, Some("0.0.0.0:80")),
+            ("*:8080", false, Some("0.0.0.0:8080")),
+            ("192.0.2.1", false, Some("192.0.2.1:80")),
+            ("[::]:80", false, Some("[::]:80")),
+            ("[::]:80", true, Some(":80")),
+            ("[::1]", false, Some("[::1]:80")),
+            ("localhost:8000", false, Some("127.0.0.1:8000")),
+            ("unix:/run/a.sock", false, Some("unix:/run/a.sock")),
+            ("unix:a", false, None),
+            ("www.example.com:80", false, None),
+            ("*:x", false, None),
+            ("0", false, None),
+        ] {
+            let found = address(text, is_dual).map(|(bind, _)| bind.join(" ")).ok();
+            assert_eq!(found.as_deref(), expected, "{text}");
+        }
+        let both = ["0.0.0.0:80", "[::]:80", "[::]:81"].map(str::to_owned).to_vec();
+        assert_eq!(joined(both), [":80", "[::]:81"]);
+    }
+
+    #[test]
+    fn hosts_of_names() {
+        for (name, expected) in [
+            ("www.Example.com", Some("www.example.com")),
+            ("*.example.com", Some("*.example.com")),
+            (".example.com", Some("example.com *.example.com")),
+            ("_", Some("")),
+            ("192.0.2.1", Some("192.0.2.1")),
+            ("my_app", Some("my_app")),
+            ("~^x", None),
+            ("www.*", None),
+            ("a b", None),
+        ] {
+            assert_eq!(hosts(name).map(|hosts| hosts.join(" ")).ok().as_deref(), expected, "{name}");
+        }
+        let patterns: BTreeSet<String> = ["*.b.test", "*.test"].map(str::to_owned).into();
+        for (host, expected) in
+            [("a.b.test", true), ("b.test", true), ("test", false), ("*.b.test", true), ("*.c.test", true)]
+        {
+            assert_eq!(is_below(host, &patterns), expected, "{host}");
+        }
+    }
+}

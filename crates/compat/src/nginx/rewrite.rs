@@ -1,0 +1,438 @@
+//! What nginx decides before it looks at locations and handlers: `return`, `rewrite`, `if`, `set`.
+
+use config::Expression;
+
+use super::scope::Scope;
+use super::syntax::Directive;
+use super::values::{Query, Values, has_variables, is_variable};
+use crate::conditions::{Match, Of, When, is_method};
+use crate::expressions::{Subject, native};
+use crate::migration::Report;
+use crate::native::{Map, Value};
+use crate::sites::respond;
+
+/// For whom a rule holds.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Whom {
+    /// Everybody who came so far.
+    All,
+    /// Requests like this.
+    Like(When),
+    /// Requests with any other method.
+    NotMethods(Vec<String>),
+    /// Requests for these hosts.
+    Hosts(Vec<String>),
+    /// Paths that a native expression matches.
+    Paths(String),
+}
+
+/// What is done with them.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Outcome<'d> {
+    /// These keys of a route.
+    Keys(Map),
+    /// The handler that stands within this `if`.
+    Handled(&'d Directive),
+    /// The handler gets another path: a native template, with `rewrite … break`.
+    Rewritten(String),
+    /// It cannot be said; the comment says why.
+    Closed(String),
+}
+
+/// A rule, in its order.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Rule<'d> {
+    pub(crate) whom: Whom,
+    pub(crate) outcome: Outcome<'d>,
+}
+
+/// What the rules of a level are read with.
+pub(crate) struct Reading<'r> {
+    pub(crate) report: &'r Report,
+    pub(crate) values: &'r mut Values,
+    /// The hosts of the server; whether others come to it, too.
+    pub(crate) hosts: &'r [String],
+    pub(crate) is_default: bool,
+    /// Whether the handshake demands a client certificate.
+    pub(crate) has_certificate: bool,
+    /// The extension that every path here has.
+    pub(crate) extension: Option<String>,
+    /// Comments for what is left out.
+    pub(crate) comments: &'r mut Vec<String>,
+}
+
+impl Reading<'_> {
+    /// The rules of a level; the scope is that of the level.
+    pub(crate) fn rules<'d>(&mut self, scope: &Scope<'d>) -> Vec<Rule<'d>> {
+        let mut out = Vec::new();
+        for directive in scope.own() {
+            match directive.name.as_str() {
+                "set" => {
+                    self.values
+                        .set
+                        .insert(directive.arg(0).trim_start_matches('$').to_owned(), directive.arg(1).to_owned());
+                }
+                "return" => {
+                    let outcome = self.returned(directive, scope);
+                    out.push(Rule { whom: Whom::All, outcome });
+                    return out;
+                }
+                "rewrite" => {
+                    let rule = self.rewritten(directive);
+                    let is_last = rule.as_ref().is_some_and(|rule| rule.whom == Whom::All);
+                    out.extend(rule);
+                    if is_last {
+                        return out;
+                    }
+                }
+                "if" => {
+                    let rules = self.conditional(directive, scope);
+                    let is_last = rules.iter().any(|rule| rule.whom == Whom::All);
+                    out.extend(rules);
+                    if is_last {
+                        return out;
+                    }
+                }
+                "break" => break,
+                _ => {}
+            }
+        }
+        out
+    }
+
+    fn closed<'d>(&self, directive: &Directive, why: &str) -> Outcome<'d> {
+        Outcome::Closed(self.report.left_out(&directive.place, &directive.shown(), &format!("{why}; answered 501")))
+    }
+
+    /// `return CODE [TEXT]`, `return CODE URL`, `return URL`.
+    fn returned<'d>(&self, directive: &Directive, scope: &Scope<'_>) -> Outcome<'d> {
+        let first = directive.arg(0);
+        let (status, text) = match first.parse::<u16>() {
+            Ok(status) => (status, directive.args.get(1).map(String::as_str)),
+            Err(_) => (302, Some(first)),
+        };
+        match (status, text) {
+            (301 | 302 | 303 | 307 | 308, Some(url)) => match self.redirect(status, url, false) {
+                Ok(keys) => Outcome::Keys(keys),
+                Err(why) => self.closed(directive, &why),
+            },
+            (444, _) => {
+                let mut keys = respond(403);
+                keys.comment(self.report.differs(
+                    &directive.place,
+                    "return 444",
+                    "a response 403 in place of a closed connection",
+                ));
+                Outcome::Keys(keys)
+            }
+            (200..=599, text) => {
+                let text = text.filter(|_| !matches!(status, 204 | 205 | 304)).unwrap_or_default();
+                let Some(body) = self.values.constant(text) else {
+                    return self.closed(directive, "a body with variables");
+                };
+                let mut keys = Map::of([("status", Value::plain(status))]);
+                if !body.is_empty() {
+                    keys.set("body", body);
+                    keys.set("content_type", self.media_type(scope));
+                }
+                Outcome::Keys(Map::of([("respond", keys.into())]))
+            }
+            _ => self.closed(directive, "a status that is no response"),
+        }
+    }
+
+    /// The media type of a body: by the extension of the path, where that is known, else the default.
+    fn media_type(&self, scope: &Scope<'_>) -> String {
+        let of_type = |types: &Directive| {
+            let extension = self.extension.as_deref()?;
+            types.inner().iter().find(|row| row.args.iter().any(|one| one == extension)).map(|row| row.name.clone())
+        };
+        // What is known unless it is said otherwise.
+        let built_in = || match (scope.one("types"), self.extension.as_deref()) {
+            (None, Some("html")) => Some("text/html".to_owned()),
+            (None, Some("gif")) => Some("image/gif".to_owned()),
+            (None, Some("jpg")) => Some("image/jpeg".to_owned()),
+            _ => None,
+        };
+        let known = scope.one("types").and_then(of_type).or_else(built_in);
+        known.unwrap_or_else(|| scope.word("default_type").unwrap_or("text/plain").to_owned())
+    }
+
+    /// The keys of a redirect.
+    fn redirect(&self, status: u16, url: &str, appends: bool) -> Result<Map, String> {
+        let (to, query) = self.values.target(url)?;
+        let is_url = ["/", "https://", "http://"].iter().any(|start| to.starts_with(start));
+        if !is_url || to.contains('#') || to.starts_with("//") {
+            // What is no URL of ours stands in the field as it is.
+            if to.contains('{') || query == Query::Keep {
+                return Err("its target is no URL of http".to_owned());
+            }
+            let field = Map::of([("Location", Value::text(self.values.field(url)?))]);
+            let mut keys = respond(status);
+            keys.set("response_headers", Map::of([("add", field.into())]));
+            return Ok(keys);
+        }
+        if query == Query::Keep && to.contains('?') {
+            return Err("the URL of the request within a query".to_owned());
+        }
+        let mut redirect = Map::of([("to", Value::text(to.clone())), ("status", Value::plain(status))]);
+        match (appends, query) {
+            (true, _) if to.contains('?') => redirect.set("query", "append"),
+            (true, _) | (false, Query::Keep) => {}
+            (false, Query::Drop) => redirect.set("query", "drop"),
+        }
+        Ok(Map::of([("redirect", redirect.into())]))
+    }
+
+    /// `rewrite REGEX TARGET [FLAG]`.
+    fn rewritten<'d>(&mut self, directive: &Directive) -> Option<Rule<'d>> {
+        let (pattern, target, flag) = (directive.arg(0), directive.arg(1), directive.arg(2));
+        let is_url = ["http://", "https://", "$scheme"].iter().any(|start| target.starts_with(start));
+        let status = match flag {
+            "permanent" => Some(301),
+            "redirect" => Some(302),
+            _ if is_url => Some(302),
+            _ => None,
+        };
+        let expression = match native(pattern, false, Subject::Path) {
+            Ok(expression) => expression,
+            Err(why) => return Some(Rule { whom: Whom::All, outcome: self.closed(directive, &why) }),
+        };
+        let groups = Expression::new(&expression).map(|found| found.groups().to_vec()).unwrap_or_default();
+        let outer = std::mem::replace(&mut self.values.groups, groups);
+        let (target, is_every) = of_every(&expression, target);
+        let target = target.as_str();
+        let (plain, drops) = target.strip_suffix('?').map_or((target, false), |target| (target, true));
+        let outcome = match (status, flag) {
+            (Some(status), _) => match self.redirect(status, plain, !drops) {
+                Ok(keys) => Outcome::Keys(keys),
+                Err(why) => self.closed(directive, &why),
+            },
+            (None, "break") if plain.starts_with('/') => match self.values.target(plain) {
+                Ok((_, Query::Keep)) => self.closed(directive, "the URL of the request in a rewritten path"),
+                Ok((to, Query::Drop)) => {
+                    if drops {
+                        let how = "the query of the request goes on";
+                        self.comments.push(self.report.differs(&directive.place, &directive.shown(), how));
+                    }
+                    Outcome::Rewritten(to)
+                }
+                Err(why) => self.closed(directive, &why),
+            },
+            _ => self.closed(directive, "a path is looked up again under another name"),
+        };
+        self.values.groups = outer;
+        let whom = if is_every { Whom::All } else { Whom::Paths(expression) };
+        Some(Rule { whom, outcome })
+    }
+
+    /// `if (…) { … }`.
+    fn conditional<'d>(&mut self, directive: &'d Directive, scope: &Scope<'d>) -> Vec<Rule<'d>> {
+        let within = scope.within(directive.inner());
+        let is_like = |name: &str| directive.inner().iter().any(|inner| inner.name == name);
+        let whom = match self.condition(&directive.args) {
+            Ok(Some(whom)) => whom,
+            Ok(None) => return Vec::new(),
+            Err(why) => {
+                // What keeps somebody out must not be lost.
+                let rejects = directive.inner().iter().any(|inner| {
+                    let status = inner.arg(0).parse::<u16>().unwrap_or(0);
+                    (inner.name == "return" && !(200..400).contains(&status)) || inner.name == "deny"
+                });
+                if rejects || is_like("proxy_pass") || is_like("set") && self.is_used(directive, scope) {
+                    let outcome = self.closed(directive, &why);
+                    return vec![Rule { whom: Whom::All, outcome }];
+                }
+                self.comments.push(self.report.left_out(&directive.place, &directive.shown(), &why));
+                return Vec::new();
+            }
+        };
+        let mut rules = Vec::new();
+        for rule in self.rules(&within) {
+            match (rule.whom, &whom) {
+                (Whom::All, _) => rules.push(Rule { whom: whom.clone(), outcome: rule.outcome }),
+                (inner, Whom::All) => rules.push(Rule { whom: inner, outcome: rule.outcome }),
+                // Both a path and something else: the path is not looked at, and what would be done is not done.
+                _ => rules
+                    .push(Rule { whom: whom.clone(), outcome: self.closed(directive, "a condition within another") }),
+            }
+        }
+        let is_pass = |inner: &Directive| matches!(inner.name.as_str(), "proxy_pass" | "grpc_pass");
+        if directive.inner().iter().any(is_pass) {
+            rules.push(Rule { whom: whom.clone(), outcome: Outcome::Handled(directive) });
+        }
+        for inner in directive.inner() {
+            match inner.name.as_str() {
+                "return" | "rewrite" | "set" | "break" | "proxy_pass" | "grpc_pass" | "access_log" => {}
+                "add_header" | "expires" | "limit_rate" | "gzip" | "error_page" | "proxy_set_header" => {
+                    let why = "within `if`; it is left out there";
+                    self.comments.push(self.report.left_out(&inner.place, &inner.shown(), why));
+                }
+                _ => {
+                    let outcome = self.closed(inner, "within `if`");
+                    rules.push(Rule { whom: whom.clone(), outcome });
+                }
+            }
+        }
+        rules
+    }
+
+    /// Whether something that is decided by later is set.
+    fn is_used(&self, directive: &Directive, scope: &Scope<'_>) -> bool {
+        let names = directive.inner().iter().filter(|inner| inner.name == "set").map(|inner| inner.arg(0).to_owned());
+        let names: Vec<String> = names.collect();
+        scope.levels().flatten().any(|other| {
+            matches!(other.name.as_str(), "if" | "proxy_pass" | "return" | "rewrite")
+                && other.args.iter().any(|arg| names.iter().any(|name| arg.contains(name.as_str())))
+        })
+    }
+
+    /// For whom a condition holds; none if for nobody.
+    fn condition(&self, args: &[String]) -> Result<Option<Whom>, String> {
+        let mut words: Vec<String> = args.to_vec();
+        if let Some(first) = words.first_mut() {
+            *first = first.strip_prefix('(').unwrap_or(first).to_owned();
+        }
+        if let Some(last) = words.last_mut() {
+            *last = last.strip_suffix(')').unwrap_or(last).to_owned();
+        }
+        words.retain(|word| !word.is_empty());
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let (left, operator, right) = match words.as_slice() {
+            [left] => (*left, "", ""),
+            [left, operator @ ("=" | "!=")] => (*left, *operator, ""),
+            [left, operator, right] => (*left, *operator, *right),
+            _ => return Err("its condition is not understood".to_owned()),
+        };
+        if left.starts_with(['-', '!']) {
+            return Err("whether a file is there".to_owned());
+        }
+        let all = |holds: bool| Ok(holds.then_some(Whom::All));
+        if let (Some(text), Some(right)) = (self.values.constant(left), self.values.constant(right)) {
+            return all(holds(&text, operator, &right)?);
+        }
+        if is_variable(left, "ssl_client_verify") && self.has_certificate {
+            return all(holds("SUCCESS", operator, right)?);
+        }
+        for (variable, whole) in [("request_method", true), ("host", false), ("http_host", false)] {
+            if is_variable(left, variable) {
+                return if whole { methods(operator, right) } else { self.hosts(operator, right) };
+            }
+        }
+        let Some(right) = self.values.constant(right) else {
+            return Err("two things of a request are compared".to_owned());
+        };
+        self.value(left, operator, &right).map(|when| Some(Whom::Like(when)))
+    }
+
+    /// A condition on the host, which is known beforehand.
+    fn hosts(&self, operator: &str, right: &str) -> Result<Option<Whom>, String> {
+        let mut chosen = Vec::new();
+        for host in self.hosts {
+            match host.starts_with("*.") {
+                false if holds(host, operator, right)? => chosen.push(host.clone()),
+                false => {}
+                true => return Err("hosts that are not known are compared".to_owned()),
+            }
+        }
+        // Others come to a default server; which of them are equal to a name is known.
+        if self.is_default && operator == "=" && crate::nginx::listen::is_host(right) {
+            return Ok(Some(Whom::Hosts(vec![right.to_ascii_lowercase()])));
+        }
+        if self.is_default {
+            return Err("hosts that are not known are compared".to_owned());
+        }
+        match chosen.len() {
+            0 => Ok(None),
+            all if all == self.hosts.len() => Ok(Some(Whom::All)),
+            _ => Ok(Some(Whom::Hosts(chosen))),
+        }
+    }
+
+    /// A condition on a value of the request.
+    fn value(&self, left: &str, operator: &str, right: &str) -> Result<When, String> {
+        let name = left.trim_start_matches('$').trim_matches(['{', '}']);
+        if has_variables(left.get(1..).unwrap_or_default()) {
+            return Err("several variables are compared".to_owned());
+        }
+        if name == "remote_addr" && operator == "=" {
+            let network = crate::addresses::network(right).ok_or("no address")?;
+            return Ok(When::of_client(network));
+        }
+        let (of, name) = if let Some(name) = name.strip_prefix("arg_") {
+            (Of::Query, name.to_owned())
+        } else if let Some(name) = name.strip_prefix("cookie_") {
+            (Of::Cookie, name.to_owned())
+        } else if let Some(name) = name.strip_prefix("http_") {
+            (Of::Header, name.replace('_', "-"))
+        } else {
+            return Err(format!("`${name}` cannot be a condition"));
+        };
+        let is_forwarded = of == Of::Header && (name.starts_with("x-forwarded-") || name == "x-real-ip");
+        if is_forwarded && !self.values.has_trusted {
+            return Err(format!(
+                "`{name}` is what any client may send; name the proxies in front in `trusted_proxies`"
+            ));
+        }
+        let wanted = match operator {
+            // Neither empty nor `0`.
+            "" => Match::Regex("[^0].*|0.+".to_owned()),
+            "=" if right.is_empty() => Match::Absent,
+            "=" => Match::Exact(right.to_owned()),
+            "!=" if right.is_empty() => Match::Present,
+            "~" | "~*" => Match::Regex(native(right, operator == "~*", Subject::Value)?),
+            _ => return Err("that something is not so cannot be a condition".to_owned()),
+        };
+        Ok(When::value(of, &name, wanted))
+    }
+}
+
+/// Whether an expression matches every path, and the target with the path in place of its group.
+fn of_every(expression: &str, target: &str) -> (String, bool) {
+    let whole = |target: String| (!target.contains("$1")).then_some(target);
+    let found = match expression {
+        ".*" | "/.*" => whole(target.to_owned()),
+        "(.*)" | "(.+)" => whole(target.replace("$1", "$uri")),
+        "/(.*)" => whole(target.replace("/$1", "$uri")),
+        _ => None,
+    };
+    found.map_or((target.to_owned(), false), |target| (target, true))
+}
+
+/// Whether a comparison of two texts holds.
+fn holds(left: &str, operator: &str, right: &str) -> Result<bool, String> {
+    let matches = |ignores_case: bool| {
+        let expression = native(right, ignores_case, Subject::Value)?;
+        Expression::new(&expression).map(|expression| expression.matches(left.as_bytes())).map_err(|(what, _)| what)
+    };
+    match operator {
+        "" => Ok(!left.is_empty() && left != "0"),
+        "=" => Ok(left == right),
+        "!=" => Ok(left != right),
+        "~" => matches(false),
+        "~*" => matches(true),
+        "!~" => matches(false).map(|found| !found),
+        "!~*" => matches(true).map(|found| !found),
+        _ => Err("its condition is not understood".to_owned()),
+    }
+}
+
+/// A condition on the method.
+fn methods(operator: &str, right: &str) -> Result<Option<Whom>, String> {
+    let listed: Vec<String> = match operator {
+        "=" | "!=" => vec![right.to_owned()],
+        "~" | "!~" | "~*" | "!~*" => {
+            let inner = right.strip_prefix('^').and_then(|text| text.strip_suffix('$')).unwrap_or(right);
+            let inner = inner.strip_prefix('(').and_then(|text| text.strip_suffix(')')).unwrap_or(inner);
+            inner.split('|').map(str::to_owned).collect()
+        }
+        _ => return Err("its condition is not understood".to_owned()),
+    };
+    if !listed.iter().all(|method| is_method(method)) {
+        return Err("its methods are no list".to_owned());
+    }
+    Ok(Some(match operator.starts_with('!') {
+        true => Whom::NotMethods(listed),
+        false => Whom::Like(When::of_methods(listed)),
+    }))
+}

@@ -1,0 +1,581 @@
+//! A server of nginx for one listener: its locations and rules as cells, its handlers as keys of routes.
+
+use std::path::PathBuf;
+
+use super::fields::Forwarding;
+use super::forward::Proxy;
+use super::known;
+use super::listen::Names;
+use super::location::{self, Placed, expression_of, is_exact, start_of};
+use super::rewrite::{Outcome, Reading, Rule, Whom};
+use super::scope::{Scope, bytes, duration, milliseconds, size};
+use super::syntax::Directive;
+use super::values::{Query, Values};
+use crate::cells::{Language, Unplanned};
+use crate::certificates::Links;
+use crate::conditions::When;
+use crate::draft::Draft;
+use crate::expressions::literal;
+use crate::migration::{Files, Report};
+use crate::native::{Map, Value};
+use crate::sites::{Cell, REST, Variant, respond, routes};
+
+/// What an import is made with, and where it is.
+pub(crate) struct Making<'d> {
+    pub(crate) report: &'d Report,
+    pub(crate) draft: Draft,
+    pub(crate) files: Files,
+    pub(crate) links: Links,
+    /// Where relative names of files start.
+    pub(crate) root: PathBuf,
+    pub(crate) http: &'d [Directive],
+    /// The server that is looked at.
+    pub(crate) server: Option<&'d Directive>,
+    pub(crate) server_scope: Scope<'d>,
+    pub(crate) forwarding: Forwarding,
+    pub(crate) has_trusted: bool,
+    /// Why it is not known who the client is.
+    pub(crate) unknown_client: Option<String>,
+    /// The largest body where a route does not say otherwise.
+    pub(crate) max_body: u64,
+}
+
+/// What is known of a server at one listener.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Facts {
+    pub(crate) tls: bool,
+    pub(crate) port: Option<u16>,
+    pub(crate) has_certificate: bool,
+    pub(crate) is_default: bool,
+}
+
+/// Routes of a server: for all of its hosts, and for some that are treated otherwise.
+#[derive(Debug, Default)]
+pub(crate) struct Site {
+    pub(crate) routes: Vec<Map>,
+    pub(crate) apart: Vec<(Vec<String>, Vec<Map>)>,
+}
+
+/// Stages of a request within a cell: who is told apart, in order, and what is done with all others.
+#[derive(Default)]
+struct Stages {
+    variants: Vec<Variant>,
+    /// Methods that come further; none for all.
+    methods: Option<Vec<String>>,
+    /// What is done with the other methods.
+    others: Option<Map>,
+}
+
+impl<'d> Making<'d> {
+    /// The location of the server for an internal request.
+    pub(crate) fn location_of(&self, path: &str) -> Option<&'d Directive> {
+        location::of_path(self.server?.inner(), path)
+    }
+
+    /// The routes of the server for a listener.
+    pub(crate) fn site(&mut self, names: &Names, facts: &Facts) -> Site {
+        let Some(server) = self.server else { return Site::default() };
+        let scope = self.server_scope.clone();
+        let mut values = Values {
+            tls: facts.tls,
+            port: facts.port,
+            server_name: names.first.clone(),
+            has_trusted: self.has_trusted,
+            ..Values::default()
+        };
+        let mut comments = vec![format!("{}: server {}", server.place, names.first)];
+        known::audit(server.inner(), self.report, &mut comments);
+        let rules = self.rules(&scope, &mut values, (names, facts, None), &mut comments);
+        let mut site = Site::default();
+        let mut cells = Vec::new();
+        let mut stages: Vec<(Whom, Map)> = Vec::new();
+        let mut is_over = false;
+        for rule in rules {
+            let keys = self.keys_of(&rule.outcome, &scope, &values);
+            match rule.whom {
+                Whom::Hosts(hosts) => {
+                    let cell = self.cell(Language::Prefix("/".to_owned()), stages.clone(), keys);
+                    if let Ok(routes) = routes(&[cell]) {
+                        site.apart.push((hosts, routes));
+                    }
+                }
+                Whom::Paths(text) => {
+                    let language = Language::Expression { text, except: Vec::new() };
+                    cells.push(self.cell(language, stages.clone(), keys));
+                }
+                Whom::All => {
+                    cells.push(self.cell(Language::Prefix("/".to_owned()), stages.clone(), keys));
+                    is_over = true;
+                }
+                whom => stages.push((whom, keys)),
+            }
+        }
+        if !is_over {
+            self.locations(server, &values, (names, facts), &stages, &mut cells, &mut comments);
+        }
+        site.routes = match routes(&cells) {
+            Ok(routes) => routes,
+            Err(unplanned) => vec![self.unplanned(server, unplanned)],
+        };
+        let first = site.routes.first_mut();
+        first.into_iter().for_each(|route| route.comment_first(&comments));
+        site
+    }
+
+    /// A server whose locations cannot be told apart: nobody gets anything.
+    fn unplanned(&self, server: &Directive, unplanned: Unplanned) -> Map {
+        let why = match unplanned {
+            Unplanned::Cell(_) => "the order of its locations cannot be said; all requests to it are answered 501",
+            Unplanned::TooMuch => "its expressions are too many to compare; all requests to it are answered 501",
+        };
+        let mut route = respond(501);
+        route.comment(self.report.left_out(&server.place, "server", why));
+        route
+    }
+
+    fn rules(
+        &self,
+        scope: &Scope<'d>,
+        values: &mut Values,
+        (names, facts, extension): (&Names, &Facts, Option<String>),
+        comments: &mut Vec<String>,
+    ) -> Vec<Rule<'d>> {
+        Reading {
+            report: self.report,
+            values,
+            hosts: &names.hosts,
+            is_default: facts.is_default,
+            has_certificate: facts.has_certificate,
+            extension,
+            comments,
+        }
+        .rules(scope)
+    }
+
+    /// The keys for an outcome that needs no handler.
+    fn keys_of(&self, outcome: &Outcome<'_>, scope: &Scope<'_>, values: &Values) -> Map {
+        match outcome {
+            Outcome::Keys(keys) => {
+                let mut keys = keys.clone();
+                let status = match (keys.get("respond"), keys.get("redirect")) {
+                    (Some(Value::Map(inner)), _) | (_, Some(Value::Map(inner))) => status_of(inner),
+                    _ => 200,
+                };
+                self.response_fields(scope, Some(status), values, &mut keys);
+                keys
+            }
+            Outcome::Closed(comment) => {
+                let mut keys = respond(501);
+                keys.comment(comment.clone());
+                keys
+            }
+            // No handler stands at a server.
+            Outcome::Rewritten(_) | Outcome::Handled(_) => respond(501),
+        }
+    }
+
+    /// A cell with stages before what is done at last.
+    fn cell(&self, language: Language, stages: Vec<(Whom, Map)>, last: Map) -> Cell {
+        let mut built = Stages::default();
+        for (whom, keys) in stages {
+            built.add(whom, keys);
+        }
+        Cell { language, variants: built.finish(last) }
+    }
+
+    /// The locations of a server.
+    fn locations(
+        &mut self,
+        server: &'d Directive,
+        values: &Values,
+        (names, facts): (&Names, &Facts),
+        stages: &[(Whom, Map)],
+        cells: &mut Vec<Cell>,
+        comments: &mut Vec<String>,
+    ) {
+        let (placed, unread) = location::order(server);
+        for (directive, why) in unread {
+            comments.push(self.report.left_out(&directive.place, &directive.shown(), &why));
+        }
+        let mut covers_all = false;
+        // What is redirected to a folder stands beside exact ones, before expressions.
+        let mut folders = Vec::new();
+        let mut rest = Vec::new();
+        for one in &placed {
+            covers_all |= one.language == Language::Prefix("/".to_owned());
+            let made = self.location(one, values.clone(), (names, facts), stages);
+            if let (true, Language::Prefix(start)) = (one.is_folder_of && made.forwards, &one.language) {
+                let to = Map::of([("to", Value::text(start.clone())), ("status", Value::plain(301))]);
+                let keys = Map::of([("redirect", to.into())]);
+                let path = start.trim_end_matches('/').to_owned();
+                folders.push(self.cell(Language::Exact(path), stages.to_vec(), keys));
+            }
+            match made.cells.as_slice() {
+                [Cell { language: Language::Exact(_), .. }, ..] => cells.extend(made.cells),
+                _ => rest.extend(made.cells),
+            }
+        }
+        cells.extend(folders);
+        cells.extend(rest);
+        if !covers_all && self.server_scope.one("root").is_some() {
+            let mut keys = respond(501);
+            keys.comment(self.report.left_out(
+                &server.place,
+                "server",
+                "files are not served; what no location takes is answered 501",
+            ));
+            cells.push(self.cell(Language::Prefix("/".to_owned()), stages.to_vec(), keys));
+        }
+    }
+
+    fn location(
+        &mut self,
+        placed: &Placed<'d>,
+        mut values: Values,
+        (names, facts): (&Names, &Facts),
+        stages: &[(Whom, Map)],
+    ) -> Located {
+        let Some(directive) = placed.chain.last().copied() else { return Located::default() };
+        let mut scope = self.server_scope.clone();
+        let mut comments = vec![format!("{}: {}", directive.place, directive.shown())];
+        for outer in &placed.chain {
+            scope = scope.within(outer.inner());
+        }
+        known::audit(directive.inner(), self.report, &mut comments);
+        if let Some(Ok(text)) = expression_of(directive)
+            && let Ok(expression) = config::Expression::new(&text)
+        {
+            values.groups = expression.groups().to_vec();
+        }
+        if let Some(why) = &placed.closed {
+            let mut keys = respond(501);
+            comments.push(self.report.left_out(&directive.place, &directive.shown(), &format!("{why}; answered 501")));
+            keys.comment_first(&comments);
+            return Located { cells: vec![self.cell(placed.language.clone(), stages.to_vec(), keys)], forwards: false };
+        }
+        let extension = match &placed.language {
+            Language::Exact(path) => path.rsplit_once('.').map(|(_, extension)| extension.to_owned()),
+            _ => None,
+        };
+        let rules = self.rules(&scope, &mut values, (names, facts, extension), &mut comments);
+        let mut located = Located { cells: Vec::new(), forwards: has_handler(directive) };
+        let mut stages = stages.to_vec();
+        let last = self.ruled(rules, (&scope, directive, &values), (&placed.language, &mut stages), &mut located);
+        let mut last = match last {
+            Some(last) => last,
+            None => {
+                self.limited_methods(&scope, directive, &values, &mut stages);
+                self.handled(&scope, directive, values, None)
+            }
+        };
+        last.comment_first(&comments);
+        located.cells.push(self.cell(placed.language.clone(), stages, last));
+        located
+    }
+
+    /// What the rules of a location do: stages before its handler, cells before its own; or all that is done, where no handler is reached.
+    fn ruled(
+        &mut self,
+        rules: Vec<Rule<'d>>,
+        (scope, directive, values): (&Scope<'d>, &'d Directive, &Values),
+        (language, stages): (&Language, &mut Vec<(Whom, Map)>),
+        located: &mut Located,
+    ) -> Option<Map> {
+        for rule in rules {
+            let keys = match &rule.outcome {
+                Outcome::Rewritten(to) => self.handled(scope, directive, values.clone(), Some(to)),
+                Outcome::Handled(inner) => {
+                    let within = scope.within(inner.inner());
+                    self.forwarded_by(&within, inner, values.clone(), None)
+                }
+                outcome => self.keys_of(outcome, scope, values),
+            };
+            match rule.whom {
+                Whom::All => return Some(keys),
+                Whom::Paths(text) => located.cells.push(self.narrowed(language, &text, stages, keys, directive)),
+                Whom::Hosts(_) => {
+                    let mut keys = respond(501);
+                    keys.comment(self.report.left_out(
+                        &directive.place,
+                        "if ($host …)",
+                        "within a location; answered 501",
+                    ));
+                    return Some(keys);
+                }
+                whom => stages.push((whom, keys)),
+            }
+        }
+        None
+    }
+
+    /// The paths of a location that an expression matches, too.
+    fn narrowed(
+        &self,
+        language: &Language,
+        text: &str,
+        stages: &[(Whom, Map)],
+        keys: Map,
+        directive: &Directive,
+    ) -> Cell {
+        let own = match language {
+            Language::Exact(path) => literal(path),
+            Language::Prefix(start) => format!("{}.*", literal(start)),
+            Language::Below(path) => format!("{}(?:/.*)?", literal(path)),
+            Language::Expression { text, .. } => text.clone(),
+        };
+        let is_within = || -> Option<bool> {
+            let (own, text) = (config::Expression::new(&own).ok()?, config::Expression::new(text).ok()?);
+            let outside = text.except(&[own]);
+            Some(config::Expression::shared(&[&outside], &mut config::Comparison::of_paths()).ok()?.is_none())
+        };
+        if is_within() == Some(true) {
+            let except = match language {
+                Language::Expression { except, .. } => except.clone(),
+                _ => Vec::new(),
+            };
+            return self.cell(Language::Expression { text: text.to_owned(), except }, stages.to_vec(), keys);
+        }
+        let mut closed = respond(501);
+        let why = "an expression that meets its location in the middle; the location is answered 501";
+        closed.comment(self.report.left_out(&directive.place, &directive.shown(), why));
+        self.cell(language.clone(), stages.to_vec(), closed)
+    }
+
+    /// `limit_except`: other methods meet the rules within.
+    fn limited_methods(
+        &mut self,
+        scope: &Scope<'d>,
+        location: &'d Directive,
+        values: &Values,
+        stages: &mut Vec<(Whom, Map)>,
+    ) {
+        let Some(directive) = location.inner().iter().find(|directive| directive.name == "limit_except") else {
+            return;
+        };
+        let mut methods: Vec<String> = directive.args.iter().map(|method| method.to_ascii_uppercase()).collect();
+        methods.retain(|method| crate::conditions::is_method(method));
+        if methods.iter().any(|method| method == "GET") && !methods.iter().any(|method| method == "HEAD") {
+            methods.push("HEAD".to_owned());
+        }
+        let within = scope.within(directive.inner());
+        let denies_all = directive.inner().iter().all(|inner| inner.name == "deny" && inner.arg(0) == "all");
+        let keys = match denies_all && !directive.inner().is_empty() {
+            true => respond(403),
+            // The same handler under other rules.
+            false => self.forwarded_by(&within, location, values.clone(), None),
+        };
+        stages.push((Whom::NotMethods(methods), keys));
+    }
+
+    /// What a location does with requests that came so far.
+    fn handled(&mut self, scope: &Scope<'d>, location: &'d Directive, values: Values, path: Option<&str>) -> Map {
+        if location.inner().iter().any(|directive| directive.name == "internal") {
+            return respond(404);
+        }
+        self.forwarded_by(scope, location, values, path)
+    }
+
+    pub(crate) fn forwarded_by(
+        &mut self,
+        scope: &Scope<'d>,
+        location: &'d Directive,
+        values: Values,
+        path: Option<&str>,
+    ) -> Map {
+        let is_pass = |directive: &&Directive| matches!(directive.name.as_str(), "proxy_pass" | "grpc_pass");
+        if let Some(pass) = location.inner().iter().rev().find(is_pass) {
+            return self.passed(pass, scope, location, values, path);
+        }
+        // Who may not come in gets nothing, whatever would be done.
+        if self.denies_all(scope) {
+            return respond(403);
+        }
+        if let Some(directive) = location.inner().iter().find(|directive| known::is_handler(&directive.name)) {
+            return self.closed(directive, "nothing here does this");
+        }
+        self.filed(scope, location, values)
+    }
+
+    /// The keys for a handler that cannot be carried.
+    pub(crate) fn closed(&self, directive: &Directive, why: &str) -> Map {
+        let mut keys = respond(501);
+        keys.comment(self.report.left_out(&directive.place, &directive.shown(), &format!("{why}; answered 501")));
+        keys
+    }
+
+    /// `proxy_pass`, and all that goes with it.
+    fn passed(
+        &mut self,
+        pass: &'d Directive,
+        scope: &Scope<'d>,
+        location: &'d Directive,
+        mut values: Values,
+        path: Option<&str>,
+    ) -> Map {
+        let prefix = if pass.name == "grpc_pass" { "grpc" } else { "proxy" };
+        let mut route = Map::default();
+        if let Some(directive) = known::changes_request(scope) {
+            return self
+                .closed(pass, &format!("what is forwarded is changed by `{}` ({})", directive.name, directive.place));
+        }
+        let (upstream, proxy) = match self.proxied(pass, scope, &mut values) {
+            Ok(found) => found,
+            Err(why) => return self.closed(pass, &why),
+        };
+        route.set("upstream", upstream);
+        match Self::rewritten(&proxy, location, &values, path) {
+            Ok(Some(rewrite)) => route.set("rewrite", rewrite),
+            Ok(None) => {}
+            Err(why) => return self.closed(pass, &why),
+        }
+        if proxy.has_variables && path.is_none() && drops_query(&proxy, &values) {
+            route.comment(self.report.differs(&pass.place, &pass.shown(), "the query of the request goes on"));
+        }
+        self.request_fields(prefix, scope, &proxy, &values, &mut route);
+        self.response_fields(scope, None, &values, &mut route);
+        self.sizes(prefix, scope, &mut route);
+        let access = self.access(scope, &values);
+        access.comments.iter().for_each(|comment| route.comment(comment.as_str()));
+        if !access.policies.is_empty() {
+            route.set("policies", Value::List(access.policies.into_iter().map(Value::text).collect()));
+        }
+        self.pages(scope, &mut route);
+        self.compressed(scope, &mut route);
+        route
+    }
+
+    /// The path that goes upstream, where it is another one.
+    fn rewritten(
+        proxy: &Proxy,
+        location: &Directive,
+        values: &Values,
+        path: Option<&str>,
+    ) -> Result<Option<String>, String> {
+        if let Some(path) = path {
+            return Ok(Some(path.to_owned()));
+        }
+        let Some(uri) = proxy.uri.as_deref() else { return Ok(None) };
+        if !uri.starts_with('/') {
+            return Err("its URI does not begin with a slash".to_owned());
+        }
+        let (to, _) = values.target(uri)?;
+        if to == "{path}" {
+            return Ok(None);
+        }
+        if proxy.has_variables {
+            return Ok(Some(to));
+        }
+        // `if` and expressions have no start that could be replaced.
+        let Some(start) = start_of(location) else {
+            return Err("a URI behind the server of a location by expression".to_owned());
+        };
+        if is_exact(location) {
+            return Ok((to != start).then_some(to));
+        }
+        if to.contains('?') {
+            return Err("a query behind the server".to_owned());
+        }
+        Ok((to != start).then(|| format!("{to}{REST}")))
+    }
+
+    /// Sizes and times of a location.
+    fn sizes(&self, prefix: &str, scope: &Scope<'_>, route: &mut Map) {
+        let read = scope.word(&format!("{prefix}_read_timeout")).and_then(milliseconds);
+        // A minute there and here.
+        if let Some(read) = read.filter(|time| *time > 0 && *time != 60_000) {
+            route.set("response_header_timeout", duration(read));
+            route.set("stream_idle_timeout", duration(read));
+        }
+        let max_body = scope.word("client_max_body_size").and_then(size).map_or(self.max_body, native_body);
+        if max_body != self.max_body {
+            route.set("max_body", bytes(max_body));
+        }
+        let is_own = |name: &str| scope.own().iter().any(|directive| directive.name == name);
+        let time = scope.word("client_body_timeout").filter(|_| is_own("client_body_timeout")).and_then(milliseconds);
+        if let Some(time) = time.filter(|time| *time > 0) {
+            route.set("client_idle_timeout", duration(time));
+        }
+    }
+}
+
+/// Whether nginx would forward without the query.
+fn drops_query(proxy: &Proxy, values: &Values) -> bool {
+    let target = proxy.uri.as_deref().map(|uri| values.target(uri));
+    matches!(target, Some(Ok((to, Query::Drop))) if !to.contains('?'))
+}
+
+/// The largest body natively: 0 is none there.
+pub(crate) fn native_body(size: u64) -> u64 {
+    if size == 0 { 1 << 40 } else { size.min(1 << 40) }
+}
+
+#[derive(Default)]
+struct Located {
+    cells: Vec<Cell>,
+    /// Whether it forwards, so that paths without the last slash are redirected.
+    forwards: bool,
+}
+
+fn has_handler(location: &Directive) -> bool {
+    let names = ["proxy_pass", "grpc_pass", "fastcgi_pass", "uwsgi_pass", "scgi_pass", "memcached_pass"];
+    location.inner().iter().any(|directive| names.contains(&directive.name.as_str()))
+}
+
+fn status_of(keys: &Map) -> u16 {
+    match keys.get("status") {
+        Some(Value::Plain(status)) => status.parse().unwrap_or(200),
+        _ => 308,
+    }
+}
+
+impl Stages {
+    /// Adds what is done with some of those who came so far.
+    fn add(&mut self, whom: Whom, keys: Map) {
+        match whom {
+            Whom::Like(when) => {
+                let come = When::of_methods(self.methods.clone().unwrap_or_default());
+                let is_nobody = self.methods.as_ref().is_some_and(Vec::is_empty);
+                if let Ok(Some(when)) = when.and(&come)
+                    && !is_nobody
+                {
+                    self.variants.push(Variant { when, keys });
+                }
+            }
+            Whom::NotMethods(listed) => {
+                let mut listed = listed;
+                let has = |listed: &[String], method: &str| listed.iter().any(|one| one == method);
+                // HEAD would go where GET is.
+                if has(&listed, "GET") && !has(&listed, "HEAD") {
+                    self.add(Whom::Like(When::methods(&["HEAD"])), keys.clone());
+                }
+                match &self.methods {
+                    None => self.others = Some(keys),
+                    Some(come) => {
+                        let stay: Vec<String> =
+                            come.iter().filter(|method| !listed.contains(method)).cloned().collect();
+                        listed.retain(|method| come.contains(method));
+                        if !stay.is_empty() {
+                            self.variants.push(Variant { when: When::of_methods(stay), keys });
+                        }
+                    }
+                }
+                self.methods = Some(listed);
+            }
+            Whom::All | Whom::Hosts(_) | Whom::Paths(_) => {}
+        }
+    }
+
+    fn finish(mut self, last: Map) -> Vec<Variant> {
+        let come = self.methods.unwrap_or_default();
+        match self.others {
+            None => self.variants.push(Variant { when: When::default(), keys: last }),
+            Some(others) => {
+                if !come.is_empty() {
+                    self.variants.push(Variant { when: When::of_methods(come), keys: last });
+                }
+                self.variants.push(Variant { when: When::default(), keys: others });
+            }
+        }
+        self.variants
+    }
+}

@@ -1,0 +1,13 @@
+//! Configurations of other programs, imported: the original and ours, side by side, on the same requests. What the client gets and what the upstream sees.
+//!
+//! Needs `nginx`, `haproxy` and `openssl`, Debian packages of these names, which `./x` installs.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::disallowed_methods, reason = "tests poll, and measure nothing")]
+
+mod beside;
+#[path = "../harness/mod.rs"]
+mod harness;
+mod nginx;
+mod nginx_left_out;
+#[path = "../harness/secure.rs"]
+mod secure;
