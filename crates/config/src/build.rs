@@ -5,6 +5,7 @@
 
 mod acme;
 mod address;
+mod bodies;
 mod conditions;
 mod contracts;
 mod datagrams;
@@ -35,6 +36,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+pub use bodies::body_of_file;
 pub(super) use key_server::build_key_server;
 pub use variables::warnings as variable_warnings;
 

@@ -33,7 +33,7 @@ use std::fs;
 use std::io::Read as _;
 use std::path::Path;
 
-pub use build::variable_warnings;
+pub use build::{body_of_file, variable_warnings};
 pub use changes::{Change, ChangeKind, Changes, Comparable, changes};
 pub use expression::{Comparison, Expression, MAX_EXCEPTIONS, MAX_EXPRESSION_BYTES, MAX_GROUPS, Relation, TooMuchWork};
 pub use jwt::{Algorithm, KeyKind};

@@ -39,7 +39,7 @@ pub use responses::*;
 pub use split::{Mirror, Share};
 pub use tokens::*;
 pub use upstreams::*;
-pub use variables::{FieldValue, Variable};
+pub use variables::{BodyVariables, Escape, FieldValue, LogField, Template, TemplatePart, Variable};
 
 /// The whole configuration of a process.
 #[derive(Debug, Clone)]
@@ -544,6 +544,8 @@ pub enum Action {
         body: Arc<[u8]>,
         /// The file that has the body instead.
         body_file: Option<PathBuf>,
+        /// Whether variables stand in the body.
+        variables: BodyVariables,
         /// The group that must have a server that is up; without one, the response is 503.
         if_healthy: Option<String>,
     },
@@ -648,57 +650,6 @@ pub enum HostRewrite {
     Fixed(String),
 }
 
-/// Literal text with parameters in it. How a parameter is escaped depends on where it stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Template {
-    /// The parts in order.
-    pub parts: Vec<TemplatePart>,
-}
-
-/// One part of a template.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TemplatePart {
-    /// Literal.
-    Text(String),
-    /// The parameter with this index among the pattern's parameters.
-    Param {
-        /// Index in path order.
-        index: usize,
-        /// How it is written.
-        escape: Escape,
-    },
-    /// A value of the request.
-    Variable {
-        /// Which.
-        variable: Variable,
-        /// How it is written.
-        escape: Escape,
-    },
-}
-
-/// How a parameter or variable is written into a template. What may not stand in its place cannot get there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Escape {
-    /// As it stood in the canonical path (already a valid piece of a path); native rewrites.
-    Raw,
-    /// Decoded, then everything but letters, digits and `-_.~$&+=:@` percent-encoded (`/` too).
-    PathSegment,
-    /// Percent-encoded for a query value.
-    Query,
-    /// One letter-digit-hyphen label of 1 to 63 bytes, or the request is rejected.
-    HostLabel,
-    /// A host, canonical, as it was asked for.
-    Host,
-    /// A piece of a field value: octets that cannot stand there become `?`.
-    Field,
-    /// A piece of a JSON string.
-    Json,
-    /// Text of HTML or XML, also between quotes.
-    Markup,
-    /// Plain text: controls become `?`.
-    Text,
-}
-
 /// Edits of header fields, applied remove, set, add.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HeaderEdits {
@@ -777,15 +728,6 @@ pub struct AccessLog {
     pub fields: Arc<[LogField]>,
     /// Lines as go-mmproxy writes them instead, 0 to 2 being its `-v`; no file can ask for that.
     pub mmproxy_verbosity: Option<u8>,
-}
-
-/// A field that the configuration adds to the access log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogField {
-    /// Its name.
-    pub name: String,
-    /// Its value, as bytes that the log escapes.
-    pub value: Template,
 }
 
 /// True client of a connection.

@@ -12,6 +12,7 @@ mod forward;
 mod mirror;
 mod respond;
 mod compress;
+mod fixed;
 mod relay;
 mod replay;
 pub mod retry;
@@ -25,7 +26,7 @@ use config::{Action, Forward, RouteConfig, Service};
 use reason::Reason;
 use transport::{buffer, recycle};
 use wire::http::http1::reason_phrase;
-use wire::http::{BodyFraming, Fields, RequestHead, ResponseHead, Version};
+use wire::http::{BodyFraming, RequestHead, ResponseHead, Version};
 
 use crate::contracts::ActiveContract;
 use crate::generation::Generation;
@@ -36,10 +37,9 @@ use crate::message::ledger::Ledger;
 use crate::message::rejection::{self, Rejection};
 use crate::message::scratch::Timers;
 use crate::message::sides::{MessageBody, ResponseSink};
-use crate::message::{date, encoder, grpc};
-use crate::responses::{Compressible, ErrorPages};
+use crate::message::{date, grpc};
+use crate::responses::ErrorPages;
 use crate::route::{CompiledRoute, Params, Routed, Values, build_location};
-use compress::Compressing;
 use forward::forward_request;
 use mirror::Duplicate;
 use upstream_h1::Upgraded;
@@ -147,13 +147,10 @@ async fn serve<B: MessageBody, A: ResponseSink>(
     let active = guard::contract_of(context, route, head)?;
     let (status, location) = match &route.config.action {
         Action::Forward(forward) => return forward_admitted(head, (route, params), active, forward, exchange).await,
-        Action::Respond { status, content_type, body, if_healthy, .. } => {
+        Action::Respond { if_healthy, .. } => {
             check_health(if_healthy.as_deref(), context.generation, exchange.ledger)?;
-            let body = context.generation.responses.body(route.index).unwrap_or(body);
-            let fixed = (*status, content_type.as_str(), body);
-            return respond_fixed(context, (&route.config, &params), fixed, head, exchange.sink, exchange.ledger)
-                .await
-                .map(|()| None);
+            let sent = fixed::respond(context, (route, &params), head, exchange.sink, exchange.ledger);
+            return sent.await.map(|()| None);
         }
         Action::Redirect { status, to, allow, query } => {
             let mut location = buffer();
@@ -341,47 +338,6 @@ pub async fn reject(
 fn error_pages<'g>(context: Context<'g>, head: &RequestHead, ledger: &Ledger) -> Option<&'g ErrorPages> {
     let route = ledger.route.as_ref().map(|route| route.name.as_str());
     context.generation.responses.error_pages(route, &context.conn.listener.name, head).map(Arc::as_ref)
-}
-
-/// Largest body of our own that is compressed, bytes: it is done in one turn, for each request.
-const MAX_COMPRESSED_AT_ONCE: usize = 64 * 1024;
-
-async fn respond_fixed(
-    context: Context<'_>,
-    (route, params): (&RouteConfig, &Params),
-    (status, content_type, body): (u16, &str, &[u8]),
-    head: &RequestHead,
-    sink: &mut impl ResponseSink,
-    ledger: &mut Ledger,
-) -> Result<(), Failure> {
-    ledger.status = status;
-    sink.begin(status);
-    own_fields(context, route, &context.values(head, params, ledger.noted()), sink);
-    let compression = context.generation.responses.compression(&route.name, &context.conn.listener.name, head);
-    if let Some(compression) = compression.filter(|_| (1..=MAX_COMPRESSED_AT_ONCE).contains(&body.len())) {
-        let mut fields = Fields::new();
-        fields.push(b"content-type", content_type.as_bytes());
-        let subject = Compressible {
-            request: head,
-            has_certificate: context.facts().certificate.is_some(),
-            status,
-            fields: &fields,
-            edits: &route.response_headers,
-            length: Some(body.len() as u64),
-        };
-        let mut compressing = Compressing::of(context, compression, &subject, false);
-        let compressed = compressing.take().and_then(|(encoder, _place)| compress::whole(encoder, body));
-        if let Some(compressed) = compressed {
-            compressing.own_fields(sink, std::iter::empty());
-            ledger.compressed = compressing.encoding().map(|encoding| (encoder::name(encoding), body.len() as u64));
-            let sent = send_whole(sink, content_type, &compressed, head, ledger).await;
-            return sent.map_err(|Aborted| Failure::Aborted);
-        }
-        if compressing.encoding().is_none() {
-            compressing.own_fields(sink, std::iter::empty());
-        }
-    }
-    send_whole(sink, content_type, body, head, ledger).await.map_err(|Aborted| Failure::Aborted)
 }
 
 /// Fields that a route adds to answers of our own.

@@ -12,7 +12,7 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
-use config::{Action, Choice, Config, ResponseRules};
+use config::{Action, BodyVariables, Choice, Config, ResponseRules, RouteConfig, Template};
 use wire::http::RequestHead;
 
 use crate::configured_map::ConfiguredMap;
@@ -80,8 +80,17 @@ impl<T> Attached<T> {
 pub struct Responses {
     error_pages: Attached<ErrorPages>,
     compression: Attached<Compression>,
-    /// Bodies from files, by route.
-    bodies: Vec<Option<Arc<[u8]>>>,
+    /// Bodies that are not the configuration's own, by route.
+    bodies: Vec<Option<Body>>,
+}
+
+/// A body that is not the configuration's own.
+#[derive(Debug, Clone)]
+enum Body {
+    /// Sent as it is.
+    Bytes(Arc<[u8]>),
+    /// Made for each request.
+    Made(Arc<Template>),
 }
 
 impl Responses {
@@ -100,10 +109,12 @@ impl Responses {
         }
         let mut bodies = Vec::new();
         for (index, route) in config.routes.iter().enumerate() {
-            let Action::Respond { body_file: Some(path), .. } = &route.action else { continue };
-            bodies.resize(index, None);
-            match read(path) {
-                Ok(body) => bodies.push(Some(Arc::from(body))),
+            match load_body(route) {
+                Ok(None) => {}
+                Ok(body) => {
+                    bodies.resize(index, None);
+                    bodies.push(body);
+                }
                 Err(problem) => problems.push(format!("route {}: {problem}", route.name)),
             }
         }
@@ -134,7 +145,34 @@ impl Responses {
 
     /// The body that a route has from a file.
     pub fn body(&self, route: usize) -> Option<&[u8]> {
-        self.bodies.get(route)?.as_deref()
+        match self.bodies.get(route)?.as_ref()? {
+            Body::Bytes(bytes) => Some(bytes),
+            Body::Made(_) => None,
+        }
+    }
+
+    /// The body of a route that is made for each request.
+    pub fn template(&self, route: usize) -> Option<&Template> {
+        match self.bodies.get(route)?.as_ref()? {
+            Body::Bytes(_) => None,
+            Body::Made(template) => Some(template),
+        }
+    }
+}
+
+/// The body of a route, unless it is the configuration's own.
+fn load_body(route: &RouteConfig) -> Result<Option<Body>, String> {
+    let Action::Respond { body_file, variables, content_type, .. } = &route.action else { return Ok(None) };
+    match (variables, body_file) {
+        (BodyVariables::Text(template), _) => Ok(Some(Body::Made(Arc::new(template.clone())))),
+        (BodyVariables::None, Some(path)) => read(path).map(|bytes| Some(Body::Bytes(bytes.into()))),
+        (BodyVariables::File, Some(path)) => {
+            let text = String::from_utf8(read(path)?).map_err(|_| format!("{}: is not UTF-8", path.display()))?;
+            let template = config::body_of_file(&text, &route.path, content_type);
+            let template = template.map_err(|problem| format!("{}: {problem}", path.display()))?;
+            Ok(Some(Body::Made(Arc::new(template))))
+        }
+        (BodyVariables::None | BodyVariables::File, None) => Ok(None),
     }
 }
 

@@ -83,7 +83,7 @@ impl Build<'_> {
         let known: BTreeSet<String> =
             routes.iter().flat_map(|route| route.path.parameters()).map(str::to_owned).collect();
         let read = |text: &str, parameters: &[&str]| {
-            credentials.none_in(cut(text, Escape::Raw, |name| of_any_route(name, parameters, &known, claims))?)
+            credentials.none_in(cut(text, Escape::Raw, true, |name| of_any_route(name, parameters, &known, claims))?)
         };
         let table = access.and_then(|access| access.get("fields"));
         let fields: Arc<[LogField]> = self.log_table(table, |text| read(text, &[])).into();

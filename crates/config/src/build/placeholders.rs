@@ -56,6 +56,8 @@ pub(super) enum Claims {
     Unverified,
     /// A policy has verified the token, if there was one.
     Verified,
+    /// A file reads them, which is opened when it is settled what is kept of tokens.
+    InFile,
 }
 
 impl Claims {
@@ -66,6 +68,10 @@ impl Claims {
             Claims::Unverified => Err(Fault::new(
                 format!("{what} a claim, and no policy verifies tokens here"),
                 "name a policy with `jwt` in `policies` of the route, of its host or of its listener",
+            )),
+            Claims::InFile => Err(Fault::new(
+                format!("{what} a claim, which no file can hold"),
+                "write the text into `body`, or set a header field from the claim with the policy and read that",
             )),
             Claims::TooEarly => Err(Fault::new(
                 format!("{what} a claim, and a route is chosen before a token is verified"),
@@ -128,6 +134,11 @@ pub(super) fn placeholder(name: &str, scope: Scope<'_>) -> Result<Placeholder, F
     Ok(Placeholder::Variable(variable))
 }
 
+/// Whether this is the name of a variable somewhere.
+pub(super) fn is_variable(name: &str) -> bool {
+    placeholder(name, Scope { parameters: &[], claims: Claims::Verified }).is_ok()
+}
+
 /// A variable with a name of the user's.
 fn named(text: &str) -> Option<Placeholder> {
     let (of, name) = text.split_once('.')?;
@@ -177,13 +188,14 @@ pub(super) fn field_template(text: &str, scope: Scope<'_>) -> Result<FieldValue,
 
 /// Reads a text with placeholders, all of which are written by one rule.
 pub(super) fn parts(text: &str, scope: Scope<'_>, escape: Escape) -> Result<Vec<TemplatePart>, Fault> {
-    cut(text, escape, |name| placeholder(name, scope))
+    cut(text, escape, true, |name| placeholder(name, scope))
 }
 
-/// Cuts a text at what stands between braces, which `read` reads.
+/// Cuts a text at what stands between braces, which `read` reads. `is_value`: it is short, so that what looks like a variable of another proxy is meant as one.
 pub(super) fn cut(
     text: &str,
     escape: Escape,
+    is_value: bool,
     read: impl Fn(&str) -> Result<Placeholder, Fault>,
 ) -> Result<Vec<TemplatePart>, Fault> {
     let mut parts = Vec::new();
@@ -203,13 +215,15 @@ pub(super) fn cut(
             return Err(Fault::new(what, "write `{name}` for what is replaced, and `{{` or `}}` for a brace"));
         };
         // `${host}` is another proxy's.
-        if !literal.ends_with(['$', '%']) {
+        if !is_value || !literal.ends_with(['$', '%']) {
             let part = match read(name)? {
                 Placeholder::Parameter(index) => Some(TemplatePart::Param { index, escape }),
                 Placeholder::Variable(variable) => Some(TemplatePart::Variable { variable, escape }),
                 Placeholder::Nothing => None,
             };
-            foreign(&literal, text)?;
+            if is_value {
+                foreign(&literal, text)?;
+            }
             if let Some(part) = part {
                 parts.extend((!literal.is_empty()).then(|| TemplatePart::Text(std::mem::take(&mut literal))));
                 parts.push(part);
@@ -222,7 +236,9 @@ pub(super) fn cut(
         rest = after;
     }
     literal.push_str(rest);
-    foreign(&literal, text)?;
+    if is_value {
+        foreign(&literal, text)?;
+    }
     if !literal.is_empty() {
         parts.push(TemplatePart::Text(literal));
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use wire::http::Method;
 
+use super::bodies::{body_template, escape_of};
 use super::conditions::expression;
 use super::log_fields::Credentials;
 use super::placeholders::{Claims, Scope};
@@ -17,8 +18,8 @@ use super::variables::none_in_target;
 use super::{Build, Fault, address, headers, identifier, names_in, read};
 use crate::expression::MAX_EXCEPTIONS;
 use crate::model::{
-    Action, Forward, ForwardTo, HeaderEdits, HostPattern, HostRewrite, Leniency, PathPattern, RouteConfig, Template,
-    TemplatePart, UpstreamProtocol, UpstreamTls,
+    Action, BodyVariables, Forward, ForwardTo, HeaderEdits, HostPattern, HostRewrite, Leniency, PathPattern,
+    RouteConfig, Template, TemplatePart, UpstreamProtocol, UpstreamTls,
 };
 use crate::problem::{Span, shown};
 use crate::shape::surface::{RedirectQuery, RouteOptions};
@@ -316,7 +317,7 @@ impl Build<'_> {
             "upstream_url" => self.upstream_url(route, key, at, known),
             "redirect" => self.redirect(&key.value, at),
             "validate" => self.validate(route, &key.value, at.path, &known.contracts),
-            _ => self.respond(&key.value, known),
+            _ => self.respond(&key.value, at, known),
         }
     }
 
@@ -460,7 +461,7 @@ impl Build<'_> {
         Some(Action::Redirect { status, to: template, allow: Vec::new(), query })
     }
 
-    fn respond(&mut self, node: &Node, known: &Known<'_>) -> Option<Action> {
+    fn respond(&mut self, node: &Node, at: At<'_>, known: &Known<'_>) -> Option<Action> {
         let status = read::int(node, "status")?;
         let body = read::text(node, "body").unwrap_or_default();
         let file = node.entry("body_file");
@@ -483,7 +484,23 @@ impl Build<'_> {
             _ => "text/plain; charset=utf-8".to_owned(),
         };
         let if_healthy = node.get("if_healthy").and_then(|name| self.name_of(name, "upstream", &known.upstreams));
-        Some(Action::Respond { status, content_type, body: body.as_bytes().into(), body_file, if_healthy })
+        let variables = match (setting(node, "template"), node.get("body").filter(|_| !body.is_empty())) {
+            (false, _) => BodyVariables::None,
+            (true, None) if file.is_some() => {
+                self.take(file?.value.span, escape_of(&content_type))?;
+                BodyVariables::File
+            }
+            (true, None) => {
+                let span = node.entry("template").map_or(node.span, |entry| entry.key_span);
+                self.problems.add(span, "there is no body to write variables into", "add `body`, or remove `template`");
+                BodyVariables::None
+            }
+            (true, Some(text)) => {
+                BodyVariables::Text(self.take(text.span, body_template(body, at.scope, &content_type))?)
+            }
+        };
+        let body = body.as_bytes().into();
+        Some(Action::Respond { status, content_type, body, body_file, variables, if_healthy })
     }
 }
 

@@ -4,9 +4,19 @@
 //! it is a warning.
 
 use super::Fault;
-use crate::model::{Action, Config, LogField, PathPattern, Segment, Variable};
+use super::placeholders::is_variable;
+use crate::model::{Action, BodyVariables, Config, LogField, PathPattern, Segment, Variable};
 use crate::problem::shown;
 use crate::shape::effective::is_field_with_credential;
+
+/// The first variable as it is written here, as far as its name cannot be anything else.
+fn own_variable(text: &str) -> Option<&str> {
+    text.match_indices('{').find_map(|(at, _)| {
+        let end = at + text.get(at..)?.find('}')?;
+        let is_own = text.get(at + 1..end).is_some_and(|name| name.contains('.') && is_variable(name));
+        if is_own { text.get(at..=end) } else { None }
+    })
+}
 
 /// What variables of other proxies begin with; nginx's are words, so that a `$` before anything else is a character like others.
 const NGINX: [&str; 25] = [
@@ -192,14 +202,19 @@ fn logged_credential(field: &LogField) -> Option<String> {
 /// A text for each body of a route that holds what looks like a variable and is sent as it stands.
 fn bodies(config: &Config) -> impl Iterator<Item = String> {
     config.routes.iter().filter(|route| !route.is_further_path).filter_map(|route| {
-        let Action::Respond { body, .. } = &route.action else { return None };
-        let variable = variable_in(std::str::from_utf8(body).ok()?)?;
-        Some(format!(
-            "{}: route `{}`: {} in its body looks like a variable and is sent as it stands; nothing in bodies is replaced",
-            route.place,
-            route.name,
-            shown(variable)
-        ))
+        let Action::Respond { body, variables, .. } = &route.action else { return None };
+        let body = std::str::from_utf8(body).ok()?;
+        let is_template = *variables != BodyVariables::None;
+        let own = if is_template { None } else { own_variable(body) };
+        let (variable, fix) = match (own, variable_in(body)) {
+            (Some(own), _) => (own, "replaces it"),
+            (None, Some(foreign)) if is_template => (foreign, ""),
+            (None, foreign) => (foreign?, "replaces variables that are written `{name}`"),
+        };
+        let fix = if fix.is_empty() { String::new() } else { format!("; `template: true` {fix}") };
+        let what = shown(variable);
+        let (place, name) = (&route.place, &route.name);
+        Some(format!("{place}: route `{name}`: {what} in its body looks like a variable and is sent as it stands{fix}"))
     })
 }
 

@@ -1,6 +1,57 @@
-//! What stands between braces in a template, beside the parameters of the path.
+//! Templates: text, and what stands between braces in it.
 
-use super::{Action, Conditions, Forward, ForwardTo, RouteConfig, Template, TemplatePart, ValueOf};
+use super::{Action, Conditions, Forward, ForwardTo, RouteConfig, ValueOf};
+
+/// Literal text with parameters in it. How a parameter is escaped depends on where it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Template {
+    /// The parts in order.
+    pub parts: Vec<TemplatePart>,
+}
+
+/// One part of a template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TemplatePart {
+    /// Literal.
+    Text(String),
+    /// The parameter with this index among the pattern's parameters.
+    Param {
+        /// Index in path order.
+        index: usize,
+        /// How it is written.
+        escape: Escape,
+    },
+    /// A value of the request.
+    Variable {
+        /// Which.
+        variable: Variable,
+        /// How it is written.
+        escape: Escape,
+    },
+}
+
+/// How a parameter or variable is written into a template. What may not stand in its place cannot get there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Escape {
+    /// As it stood in the canonical path (already a valid piece of a path); native rewrites.
+    Raw,
+    /// Decoded, then everything but letters, digits and `-_.~$&+=:@` percent-encoded (`/` too).
+    PathSegment,
+    /// Percent-encoded for a query value.
+    Query,
+    /// One letter-digit-hyphen label of 1 to 63 bytes, or the request is rejected.
+    HostLabel,
+    /// A host, canonical, as it was asked for.
+    Host,
+    /// A piece of a field value: octets that cannot stand there become `?`.
+    Field,
+    /// A piece of a JSON string.
+    Json,
+    /// Text of HTML or XML, also between quotes.
+    Markup,
+    /// Plain text: controls become `?`.
+    Text,
+}
 
 /// A value of the request that a template may hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,6 +113,26 @@ impl FieldValue {
     }
 }
 
+/// Whether variables stand in the body of a fixed response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BodyVariables {
+    /// None: it is sent as it is.
+    None,
+    /// This is the body.
+    Text(Template),
+    /// In the file that has the body.
+    File,
+}
+
+/// A field that the configuration adds to the access log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogField {
+    /// Its name.
+    pub name: String,
+    /// Its value, as bytes that the log escapes.
+    pub value: Template,
+}
+
 impl Template {
     /// The variables in it.
     pub fn variables(&self) -> impl Iterator<Item = &Variable> {
@@ -98,6 +169,7 @@ impl RouteConfig {
                 },
             ],
             Action::Redirect { to, .. } => [Some(to), None],
+            Action::Respond { variables: BodyVariables::Text(body), .. } => [Some(body), None],
             Action::Respond { .. } | Action::Validate(_) => [None, None],
         };
         let logged = self.log_fields.iter().map(|field| &field.value);

@@ -31,6 +31,7 @@ mod prior_knowledge;
 mod proxy_headers;
 mod listeners;
 mod log_fields;
+mod made_bodies;
 mod matching;
 mod own_responses;
 mod rejections;

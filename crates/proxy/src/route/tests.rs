@@ -101,6 +101,7 @@ pub(super) fn route(text: &str) -> RouteConfig {
             content_type: "text/plain".to_string(),
             body: [].into(),
             body_file: None,
+            variables: config::BodyVariables::None,
             if_healthy: None,
         },
         request_headers: HeaderEdits::default(),

@@ -1,6 +1,7 @@
 //! What variables stand for in one request, and how each is written so that it cannot leave the place where it stands.
 
 use std::borrow::Cow;
+use std::io::Write as _;
 use std::net::IpAddr;
 
 use config::{Escape, FieldValue, Template, TemplatePart, Variable};
@@ -104,7 +105,9 @@ impl<'a> Values<'a> {
             // Encoded as it came; where it is put, what stands for nothing else stays so.
             Variable::Query(name) => match (sent_query_value(head.query(), name.as_bytes()), escape) {
                 (None, _) => return,
-                (Some(value), Escape::PathSegment | Escape::Query) => percent_decoded(value),
+                (Some(value), Escape::PathSegment | Escape::Query | Escape::Text | Escape::Json | Escape::Markup) => {
+                    percent_decoded(value)
+                }
                 (Some(value), _) => value.into(),
             },
             Variable::Header(name) => {
@@ -141,8 +144,15 @@ fn percent_decoded(value: &[u8]) -> Cow<'_, [u8]> {
     super::conditions::decoded(value)
 }
 
+/// Longest value that is written into a body, bytes; of a longer one the start.
+const MAX_BODY_VALUE_BYTES: usize = 2048;
+
 /// Appends a value that may hold anything.
 fn write_value(value: &[u8], escape: Escape, out: &mut Vec<u8>) {
+    let value = match escape {
+        Escape::Text | Escape::Json | Escape::Markup => value.get(..MAX_BODY_VALUE_BYTES).unwrap_or(value),
+        _ => value,
+    };
     match escape {
         // The path as it was matched, or a host that was checked: both are what they are put in for.
         Escape::Raw => out.extend_from_slice(value),
@@ -161,7 +171,13 @@ fn write_value(value: &[u8], escape: Escape, out: &mut Vec<u8>) {
         Escape::Json => {
             // A string in quotes, without the quotes.
             let quoted = serde_json::Value::from(String::from_utf8_lossy(value)).to_string();
-            out.extend_from_slice(quoted.as_bytes().get(1..quoted.len().saturating_sub(1)).unwrap_or_default());
+            for byte in quoted.as_bytes().get(1..quoted.len().saturating_sub(1)).unwrap_or_default() {
+                match byte {
+                    // For readers who take it for HTML, or put it into some.
+                    b'<' | b'>' | b'&' => _ = write!(out, "\\u{byte:04x}"),
+                    other => out.push(*other),
+                }
+            }
         }
         Escape::Markup => {
             for character in String::from_utf8_lossy(value).chars() {
@@ -171,6 +187,7 @@ fn write_value(value: &[u8], escape: Escape, out: &mut Vec<u8>) {
                     '>' => out.extend_from_slice(b"&gt;"),
                     '"' => out.extend_from_slice(b"&#34;"),
                     '\'' => out.extend_from_slice(b"&#39;"),
+                    '`' => out.extend_from_slice(b"&#96;"),
                     control if control.is_control() => out.push(b'?'),
                     other => out.extend_from_slice(other.encode_utf8(&mut [0; 4]).as_bytes()),
                 }
@@ -197,7 +214,7 @@ mod tests {
             (Escape::Query, "a%2Fb%3Fc%3Dd%26e%0D%0AX%3A%20y%00%22%3C%27%252F%20%C3%A9"),
             (Escape::Field, "a/b?c=d&e??X: y?\"<'%2F é"),
             (Escape::Text, "a/b?c=d&e??X: y?\"<'%2F é"),
-            (Escape::Json, "a/b?c=d&e\\r\\nX: y\\u0000\\\"<'%2F é"),
+            (Escape::Json, "a/b?c=d\\u0026e\\r\\nX: y\\u0000\\\"\\u003c'%2F é"),
             (Escape::Markup, "a/b?c=d&amp;e??X: y?&#34;&lt;&#39;%2F é"),
         ] {
             let mut out = Vec::new();

@@ -120,10 +120,17 @@ pub(super) const REQUESTS: &[FixedBound] = &[
         "Other connections of the worker get their turn.",
     ),
     bound(
-        "proxy/src/exchange.rs",
+        "proxy/src/exchange/fixed.rs",
         "MAX_COMPRESSED_AT_ONCE",
         "Body of a fixed response that is compressed",
         "64KiB",
         "It is compressed in one turn, for each request anew.",
+    ),
+    bound(
+        "proxy/src/route/values.rs",
+        "MAX_BODY_VALUE_BYTES",
+        "Value in the body of a fixed response",
+        "2KiB",
+        "Of a longer one the start is written; a body has at most 64 variables.",
     ),
 ];

@@ -224,6 +224,12 @@ pub(in crate::shape) static RESPOND: Object = object(
             "A file with the body, at most 1 MiB. It is read with the configuration, never while a request is served, and watched.",
         ),
         optional(
+            "template",
+            Shape::Bool,
+            "false",
+            "Replace variables such as `{request.id}` in the body, escaped for its media type: text/plain, text/html, JSON and XML. A literal brace is then written `{{` or `}}`.",
+        ),
+        optional(
             "content_type",
             Shape::Text("a media type such as `text/plain`"),
             "(by the extension of `body_file`, else `text/plain; charset=utf-8`)",

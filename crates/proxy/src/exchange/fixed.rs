@@ -1,0 +1,109 @@
+//! Fixed responses: a body of the configuration or of a file, the same for each request or made for this one.
+
+use config::{Action, HeaderEdits};
+use transport::{buffer, recycle};
+use wire::http::{Fields, RequestHead};
+
+use super::compress::{self, Compressing};
+use super::{own_fields, send_whole};
+use crate::message::context::{Aborted, Context, Failure};
+use crate::message::ledger::Ledger;
+use crate::message::sides::ResponseSink;
+use crate::message::{encoder, forwarding};
+use crate::responses::Compressible;
+use crate::route::{CompiledRoute, Params};
+
+/// Largest body of our own that is compressed, bytes: it is done in one turn, for each request.
+const MAX_COMPRESSED_AT_ONCE: usize = 64 * 1024;
+
+/// Sends the fixed response of a route.
+pub(super) async fn respond(
+    context: Context<'_>,
+    (route, params): (&CompiledRoute, &Params),
+    head: &RequestHead,
+    sink: &mut impl ResponseSink,
+    ledger: &mut Ledger,
+) -> Result<(), Failure> {
+    let Action::Respond { status, content_type, body, .. } = &route.config.action else { return Ok(()) };
+    let responses = &context.generation.responses;
+    let Some(template) = responses.template(route.index) else {
+        let fixed =
+            Fixed { status: *status, content_type, body: responses.body(route.index).unwrap_or(body), made: false };
+        return fixed.send(context, (route, params), head, sink, ledger).await;
+    };
+    let mut made = buffer();
+    // In a body there is a place for any value.
+    let _ = context.values(head, params, ledger.noted()).render(template, &mut made);
+    let fixed = Fixed { status: *status, content_type, body: &made, made: true };
+    let sent = fixed.send(context, (route, params), head, sink, ledger).await;
+    recycle(made);
+    sent
+}
+
+/// What is sent.
+struct Fixed<'b> {
+    status: u16,
+    content_type: &'b str,
+    body: &'b [u8],
+    /// It holds values of the request.
+    made: bool,
+}
+
+impl Fixed<'_> {
+    async fn send(
+        &self,
+        context: Context<'_>,
+        (route, params): (&CompiledRoute, &Params),
+        head: &RequestHead,
+        sink: &mut impl ResponseSink,
+        ledger: &mut Ledger,
+    ) -> Result<(), Failure> {
+        let Fixed { status, content_type, body, made } = *self;
+        let route = &route.config;
+        let edits = &route.response_headers;
+        ledger.status = status;
+        sink.begin(status);
+        own_fields(context, route, &context.values(head, params, ledger.noted()), sink);
+        if made {
+            made_fields(edits, |name, value| sink.field(name, value));
+        }
+        let compression = context.generation.responses.compression(&route.name, &context.conn.listener.name, head);
+        if let Some(compression) = compression.filter(|_| (1..=MAX_COMPRESSED_AT_ONCE).contains(&body.len())) {
+            let mut fields = Fields::new();
+            fields.push(b"content-type", content_type.as_bytes());
+            if made {
+                made_fields(edits, |name, value| fields.push(name, value));
+            }
+            let subject = Compressible {
+                request: head,
+                has_certificate: context.facts().certificate.is_some(),
+                status,
+                fields: &fields,
+                edits,
+                length: Some(body.len() as u64),
+            };
+            let mut compressing = Compressing::of(context, compression, &subject, false);
+            let compressed = compressing.take().and_then(|(encoder, _place)| compress::whole(encoder, body));
+            if let Some(compressed) = compressed {
+                compressing.own_fields(sink, std::iter::empty());
+                ledger.compressed = compressing.encoding().map(|encoding| (encoder::name(encoding), body.len() as u64));
+                let sent = send_whole(sink, content_type, &compressed, head, ledger).await;
+                return sent.map_err(|Aborted| Failure::Aborted);
+            }
+            if compressing.encoding().is_none() {
+                compressing.own_fields(sink, std::iter::empty());
+            }
+        }
+        send_whole(sink, content_type, body, head, ledger).await.map_err(|Aborted| Failure::Aborted)
+    }
+}
+
+/// Fields of a response whose body is made of a request, unless the route has its own: it is for nobody else, and nothing but what its type says.
+fn made_fields(edits: &HeaderEdits, mut put: impl FnMut(&[u8], &[u8])) {
+    for (name, value) in [("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff")] {
+        let is_added = edits.add.iter().any(|(added, _)| added.eq_ignore_ascii_case(name));
+        if !is_added && !forwarding::is_edited(edits, name.as_bytes()) {
+            put(name.as_bytes(), value.as_bytes());
+        }
+    }
+}
