@@ -131,7 +131,8 @@ fn translate(mut files: Files, path: &Path, links: Links, report: &Report) -> Re
     let tree = syntax::read(&mut files, path, &root)?;
     let mut draft = Draft::default();
     // A piece of a configuration stands where `http` would be.
-    let is_whole = tree.iter().any(|directive| matches!(directive.name.as_str(), "http" | "events" | "stream"));
+    let is_whole =
+        tree.iter().any(|directive| matches!(directive.name.as_str(), "http" | "events" | "stream" | "mail"));
     let in_http = tree.iter().filter(|directive| directive.name == "http").flat_map(Directive::inner);
     let http: Vec<Directive> = if is_whole { in_http.cloned().collect() } else { tree.clone() };
     let mut comments = Vec::new();
