@@ -277,8 +277,8 @@ fn variables_of_other_proxies_are_reported_wherever_they_stand() {
         assert!(err.contains("looks like a variable") && err.contains(expected), "{route}: {err}");
     }
     for route in [
-        "redirect: { to: '/odata/$metadata' }",
-        "redirect: { to: '/a?$filter=x&b=100%25' }",
+        "redirect: { to: 'http://other.example/odata/$metadata' }",
+        "redirect: { to: 'http://other.example/a?$filter=x&b=100%25' }",
         "upstream: app, rewrite: '/a$b/{rest}'",
     ] {
         let (status, _, err) = check(&file(route));
@@ -492,9 +492,11 @@ listeners:
     tls: { keystore: main, policy: legacy, min_version: '1.3', names: [{ host: b.test, alpn: [http/1.1] }] }
 routes:
   - { hosts: [a.test, c.test], path: '/{*rest}', upstream: app }
+  - { hosts: a.test, path: '/old/{*rest}', redirect: { to: '/old/new/{rest}' } }
 ";
     let (status, warnings) = warned(text, &[]);
     let expected = [
+        "warning: FILE:12: route `a.test/old/{*rest}` redirects https://a.test/old/x to /old/new/x, which it takes again: clients follow 20 times and give up",
         "warning: FILE:1: keystore `spare` is not used",
         "warning: FILE:2: upstream `old` is not used",
         "warning: FILE:3: policy `nobody` is not used",

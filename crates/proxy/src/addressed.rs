@@ -1,10 +1,11 @@
-//! Which listener a URL leads to, by its scheme and port: for what is said of a configuration that does not serve. Where a balancer maps ports, nobody
+//! Which listener a URL leads to, by its scheme and port, and what the handshake there agrees on: for what is said of a configuration that does not serve. Where a balancer maps ports, nobody
 //! here knows it, so the only listener of its scheme is taken for any port.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use config::{Config, Endpoint, ListenerConfig, Service};
+use tls::{Info, PeerCertificate, ProtocolVersion};
 
 /// A listener that a URL leads to.
 #[derive(Debug, Clone, Copy)]
@@ -43,6 +44,22 @@ pub fn find<'a>(
     match of_scheme[..] {
         [listener] => Ok(Addressed { listener, by_port: false }),
         _ => Err(of_scheme),
+    }
+}
+
+/// What a handshake with a current browser agrees on.
+pub fn usual_tls(server_name: Option<&str>, peer: Option<Box<PeerCertificate>>) -> Info {
+    Info {
+        version: ProtocolVersion::Tls13,
+        cipher: "TLS_AES_128_GCM_SHA256",
+        group: Some("X25519MLKEM768"),
+        server_name: server_name.map(Box::from),
+        alpn: None,
+        key_type: None,
+        key_algorithm: None,
+        signature_algorithm: None,
+        resumed: false,
+        peer,
     }
 }
 

@@ -38,6 +38,7 @@ use crate::message::rejection::{self, Rejection};
 use crate::message::scratch::Timers;
 use crate::message::sides::{MessageBody, ResponseSink};
 use crate::message::{date, grpc};
+use crate::redirects::https_location;
 use crate::responses::ErrorPages;
 use crate::route::{CompiledRoute, Params, Routed, Values, build_location};
 use forward::forward_request;
@@ -422,15 +423,7 @@ async fn redirect_to_https(
     sink: &mut impl ResponseSink,
     ledger: &mut Ledger,
 ) -> Result<(), Failure> {
-    if head.authority.is_empty() || head.target.first() != Some(&b'/') {
-        return Err(Rejection::of(Reason::NoHttpsUrl).into());
-    }
-    let mut location = b"https://".to_vec();
-    location.extend_from_slice(head.host());
-    if port != 443 {
-        location.extend_from_slice(format!(":{port}").as_bytes());
-    }
-    location.extend_from_slice(&head.target);
+    let location = https_location(head, port).ok_or(Rejection::of(Reason::NoHttpsUrl))?;
     redirect(308, &location, sink, ledger).await
 }
 

@@ -24,6 +24,7 @@ use crate::issuance::Issuance;
 use crate::keyless::KeyGroup;
 use crate::policies::{List, Policies};
 use crate::reach;
+use crate::redirects;
 use crate::responses::Responses;
 use crate::route::RouteTable;
 use crate::tunnel_routes::TunnelRoutes;
@@ -172,7 +173,8 @@ impl Generation {
         });
         let routes = reach::warnings(&self.config).into_iter().chain(config::variable_warnings(&self.config));
         let doubtful = doubtful::warnings(&self.config, |listener| self.front(listener).map(Arc::as_ref));
-        contracts.chain(routes).chain(verifiers::warnings(&self.config)).chain(doubtful)
+        let redirects = redirects::warnings(&self.config, &self.routes);
+        contracts.chain(routes).chain(redirects).chain(verifiers::warnings(&self.config)).chain(doubtful)
     }
 
     /// The listener whose socket this is.

@@ -26,6 +26,7 @@ pub mod generation;
 mod tunnel_routes;
 pub mod issuance;
 mod reach;
+mod redirects;
 mod doubtful;
 pub mod contracts;
 mod policies;

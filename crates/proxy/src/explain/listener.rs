@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use config::{Endpoint, ListenerConfig, Service};
-use tls::{Alert, Chooser, Info, ProtocolVersion};
+use tls::{Alert, Chooser, Info};
 use wire::client_hello::ClientHello;
 
 use super::question::Question;
@@ -126,16 +126,9 @@ pub(super) fn tls(generation: &Generation, conn: &mut Conn, question: &Question)
         return Some(view);
     }
     let info = Info {
-        version: ProtocolVersion::Tls13,
-        cipher: "TLS_AES_128_GCM_SHA256",
-        group: Some("X25519MLKEM768"),
-        server_name: view.server_name.as_deref().map(Box::from),
         alpn: choice.alpn.contains(&b"http/1.1".to_vec()).then(|| b"http/1.1"[..].into()),
         key_type: Some(choice.identity.key_type()),
-        key_algorithm: None,
-        signature_algorithm: None,
-        resumed: false,
-        peer: peer.map(|peer| Box::new(peer.clone())),
+        ..addressed::usual_tls(view.server_name.as_deref(), peer.map(|peer| Box::new(peer.clone())))
     };
     conn.tls = Some(ConnTls { info, rule });
     Some(view)
