@@ -66,6 +66,13 @@ impl When {
         When { values: vec![Condition { of, name, any: vec![wanted] }], ..When::default() }
     }
 
+    /// One value that is one of these.
+    pub(crate) fn value_of(of: Of, name: &str, any: Vec<Match>) -> When {
+        let mut when = When::value(of, name, Match::Present);
+        when.values.iter_mut().for_each(|condition| condition.any = any.clone());
+        when
+    }
+
     /// These methods.
     pub(crate) fn methods(methods: &[&str]) -> When {
         When { methods: methods.iter().map(|method| (*method).to_owned()).collect(), ..When::default() }

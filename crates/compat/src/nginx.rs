@@ -8,6 +8,7 @@
 mod access;
 mod fields;
 mod forward;
+mod guards;
 mod known;
 mod listen;
 mod location;
@@ -141,6 +142,8 @@ fn translate(mut files: Files, path: &Path, links: Links, report: &Report) -> Re
     }
     known::audit(&http, report, &mut comments);
     comments.into_iter().for_each(|comment| draft.comment(comment));
+    let servers: Vec<&Directive> = http.iter().filter(|directive| directive.name == "server").collect();
+    guards::names_are_safe(&servers, &http)?;
     let mut making = Making {
         report,
         draft,
@@ -348,22 +351,26 @@ impl<'d> Making<'d> {
             let networks: Vec<String> =
                 scope.all(&["set_real_ip_from"]).iter().map(|one| one.arg(0).to_owned()).collect();
             let header = scope.word("real_ip_header").unwrap_or("X-Real-IP").to_ascii_lowercase();
-            (networks, header)
+            (networks, header, scope.is_on("real_ip_recursive"))
         };
-        let all: Vec<(Vec<String>, String)> = scopes.iter().map(|(scope, _)| said(scope)).collect();
-        let Some((networks, header)) = all.iter().find(|(networks, _)| !networks.is_empty()).cloned() else {
+        let all: Vec<(Vec<String>, String, bool)> = scopes.iter().map(|(scope, _)| said(scope)).collect();
+        let Some((networks, header, recurses)) = all.iter().find(|(networks, ..)| !networks.is_empty()).cloned() else {
             return Clients::default();
         };
         let parsed: Option<Vec<String>> =
             networks.iter().map(|text| crate::addresses::network(text).map(|network| network.to_string())).collect();
         let is_known = header == "proxy_protocol" || FieldKind::of(header.as_bytes()) == FieldKind::Forwarding;
-        let is_one = is_known && all.iter().all(|said| *said == (networks.clone(), header.clone()));
-        let (Some(trusted), true) = (parsed, is_one) else {
-            let why = "proxies in front are believed for all servers or none, in a field that names clients; nobody passes a list of addresses";
+        let is_one = is_known && all.iter().all(|said| *said == (networks.clone(), header.clone(), recurses));
+        // Of several addresses nginx takes the last, unless it is said otherwise; ours takes the last that is no proxy.
+        let takes_last = !recurses && header != "proxy_protocol" && !is_one_address(&networks);
+        let (Some(trusted), true) = (parsed, is_one && !takes_last) else {
+            let of_many = "proxies in front are believed for all servers or none, in a field that names clients; nobody passes a list of addresses";
+            let of_last = "without `real_ip_recursive on` a client is the last address, whether that is a proxy or not; nobody passes a list of addresses";
+            let why = if takes_last { of_last } else { of_many };
             if let Some(directive) = scopes.iter().find_map(|(scope, _)| scope.one("set_real_ip_from")) {
                 self.draft.comment(self.report.left_out(&directive.place, &directive.shown(), why));
             }
-            let of = |(networks, _): &(Vec<String>, String)| (!networks.is_empty()).then(|| why.to_owned());
+            let of = |(networks, ..): &(Vec<String>, String, bool)| (!networks.is_empty()).then(|| why.to_owned());
             return Clients { unknown: all.iter().map(of).collect(), ..Clients::default() };
         };
         if header != "proxy_protocol" {
@@ -405,6 +412,12 @@ fn collect<'d>(scope: &Scope<'d>, places: &mut Vec<Vec<&'d Directive>>) {
             _ => {}
         }
     }
+}
+
+/// Whether these are one address alone.
+fn is_one_address(networks: &[String]) -> bool {
+    let of = |text: &String| crate::addresses::network(text);
+    matches!(networks, [one] if of(one).is_some_and(|network| network.prefix_len() == network.max_prefix_len()))
 }
 
 /// Whether a text stands somewhere in the arguments.

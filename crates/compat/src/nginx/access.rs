@@ -6,25 +6,10 @@ use super::scope::{Scope, number};
 use super::site::Making;
 use super::syntax::Directive;
 use super::values::Values;
+use super::{guards, known};
 use crate::addresses::{Rule, lists, network};
 use crate::migration::absolute;
 use crate::native::{Map, Value};
-
-/// Directives that keep somebody out and have no counterpart, by how their names begin.
-const KEEPS_OUT: [&str; 12] = [
-    "auth_digest",
-    "auth_gss",
-    "auth_jwt",
-    "auth_ldap",
-    "auth_pam",
-    "access_by_",
-    "js_access",
-    "modsecurity",
-    "oidc",
-    "secure_link_",
-    "geoip2_proxy_deny",
-    "SecRules",
-];
 
 /// The names of the policies of a location, and comments.
 #[derive(Debug, Default)]
@@ -58,10 +43,8 @@ impl Making<'_> {
 
     /// What keeps somebody out in a way that is not known here.
     fn kept_out(&mut self, scope: &Scope<'_>, access: &mut Access) {
-        let keeps_out = |directive: &&Directive| {
-            KEEPS_OUT.iter().any(|start| directive.name.starts_with(start)) && directive.arg(0) != "off"
-        };
-        let found: Vec<&Directive> = scope.levels().flatten().filter(keeps_out).collect();
+        let found: Vec<&Directive> =
+            scope.levels().flatten().filter(|directive| guards::is_unknown(directive)).collect();
         for directive in found {
             let is_off = scope.word(&directive.name) == Some("off");
             if !is_off {
@@ -220,6 +203,9 @@ impl Making<'_> {
         let location = self.location_of(path).ok_or("no location is there for it")?;
         let inner = scope_of(self, location);
         let pass = inner.one("proxy_pass").ok_or("its location does not forward")?;
+        if let Some(directive) = decides(&inner, location) {
+            return Err(format!("`{}` ({}) decides what is asked", directive.name, directive.place));
+        }
         let mut values = values.clone();
         let (upstream, proxy) = self.proxied(pass, &inner, &mut values)?;
         let asked = match (proxy.uri.as_deref(), super::location::start_of(location)) {
@@ -321,6 +307,17 @@ impl Making<'_> {
         }
         Ok((zone, Map::of([("rate_limit", limit.into())])))
     }
+}
+
+/// What makes a question to a service another one, or answers without it. Bodies are not sent anyhow.
+fn decides<'d>(scope: &Scope<'d>, location: &'d Directive) -> Option<&'d Directive> {
+    let is_rule = |directive: &&Directive| matches!(directive.name.as_str(), "if" | "return" | "rewrite" | "set");
+    let is_off = |directive: &&Directive| directive.arg(0) == "off";
+    let is_script = |directive: &&Directive| known::is_script(&directive.name);
+    let rule = location.inner().iter().find(is_rule).or_else(|| scope.one("proxy_method"));
+    rule.or_else(|| scope.one("proxy_set_body"))
+        .or_else(|| scope.one("proxy_pass_request_headers").filter(is_off))
+        .or_else(|| scope.levels().flatten().find(is_script))
 }
 
 /// The scope of a location of the server.

@@ -106,7 +106,7 @@ impl Making<'_> {
         proxy: &Proxy,
         values: &Values,
         route: &mut Map,
-    ) {
+    ) -> Result<(), String> {
         let name = format!("{prefix}_set_header");
         let mut host = None;
         let mut upgrades = false;
@@ -124,11 +124,18 @@ impl Making<'_> {
                 field if is_variable(value, &format!("http_{}", field.replace('-', "_"))) && !is_identity(field) => {}
                 _ => match self.field(&field, value, values) {
                     Ok(value) => _ = set.insert(field, value),
-                    Err(why) => route.comment(self.report.left_out(&directive.place, &directive.shown(), &why)),
+                    Err(why) => {
+                        route.comment(self.report.left_out(&directive.place, &directive.shown(), &why));
+                        // What the client says under this name is not what was meant.
+                        if field_fits(&field, "").is_ok() {
+                            remove.push(field);
+                        }
+                    }
                 },
             }
         }
-        self.host(host, proxy, values, route);
+        remove.retain(|field| !set.contains_key(field));
+        self.host(host, proxy, values, route)?;
         if !upgrades && prefix == "proxy" {
             route.set("upgrades", Value::List(Vec::new()));
         }
@@ -144,6 +151,7 @@ impl Making<'_> {
         if !edits.is_empty() {
             route.set("request_headers", edits);
         }
+        Ok(())
     }
 
     /// The value of a field that goes upstream.
@@ -158,23 +166,33 @@ impl Making<'_> {
     }
 
     /// The Host that the server gets.
-    fn host(&self, directive: Option<&Directive>, proxy: &Proxy, values: &Values, route: &mut Map) {
+    fn host(
+        &self,
+        directive: Option<&Directive>,
+        proxy: &Proxy,
+        values: &Values,
+        route: &mut Map,
+    ) -> Result<(), String> {
         let fixed = |text: &str, route: &mut Map| match is_authority(text) {
             true => route.set("host", Map::of([("set", Value::text(text))])),
             false => route.set("host", "upstream"),
         };
-        let Some(directive) = directive else { return fixed(&proxy.host, route) };
+        let Some(directive) = directive else {
+            fixed(&proxy.host, route);
+            return Ok(());
+        };
         match directive.arg(1) {
             "$host" | "$http_host" | "$host:$server_port" | "$http_host:$server_port" => {}
             "$proxy_host" => fixed(&proxy.host, route),
             text => match values.constant(text).filter(|text| is_authority(text)) {
                 Some(text) => fixed(&text, route),
                 None => {
-                    let why = "the host is that of the client, a fixed one, or the server's; it gets the client's";
-                    route.comment(self.report.left_out(&directive.place, &directive.shown(), why));
+                    let what = "the host is that of the client, a fixed one, or the server's, and not";
+                    return Err(format!("{what} `{text}` ({})", directive.place));
                 }
             },
         }
+        Ok(())
     }
 
     /// What is changed in responses: of upstreams (`status` is none), or of our own with a status.

@@ -179,7 +179,6 @@ const NEEDLESS: &[&str] = &[
     "ssl_session_ticket_key",
     "ssl_session_tickets",
     "ssl_session_timeout",
-    "ssl_verify_depth",
     "tcp_nodelay",
     "tcp_nopush",
     "thread_pool",
@@ -240,6 +239,7 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("merge_slashes", "`//` is another path than `/`, and rejected where that could open something"),
     ("ssl_stapling", "OCSP responses are not stapled"),
     ("ssl_early_data", "there is no early data"),
+    ("ssl_verify_depth", "how long chains of client certificates may be is not a setting"),
     ("ssl_", "see `tls` of listeners"),
     ("http3", "there is no HTTP/3"),
     ("quic", "there is no HTTP/3"),
@@ -261,6 +261,7 @@ const LEFT_OUT: &[(&str, &str)] = &[
 const CARRIED_STARTS: &[&str] = &[
     "auth_",
     "access_by_",
+    "app_protect_enable",
     "grpc_ssl_certificate",
     "grpc_ssl_name",
     "grpc_ssl_protocols",
@@ -278,6 +279,7 @@ const CARRIED_STARTS: &[&str] = &[
     "ssl_ciphers",
     "ssl_client_certificate",
     "ssl_crl",
+    "ssl_ocsp",
     "ssl_protocols",
     "ssl_reject_handshake",
     "ssl_trusted_certificate",
@@ -315,22 +317,27 @@ const CHANGES: &[&str] = &[
     "proxy_set_body",
     "proxy_pass_request_headers",
     "proxy_pass_request_body",
-    "rewrite_by_lua",
-    "rewrite_by_lua_block",
-    "rewrite_by_lua_file",
-    "header_filter_by_lua_block",
-    "body_filter_by_lua_block",
     "proxy_ssl_verify_none",
 ];
+
+/// Scripts that do so, by how their names begin.
+const SCRIPTS: [&str; 5] =
+    ["rewrite_by_lua", "server_rewrite_by_lua", "set_by_lua", "header_filter_by_lua", "body_filter_by_lua"];
 
 /// Whether a directive is a handler that nothing here has.
 pub(crate) fn is_handler(name: &str) -> bool {
     HANDLERS.contains(&name)
 }
 
+/// Whether a directive is a script that may decide about requests, or change them.
+pub(crate) fn is_script(name: &str) -> bool {
+    SCRIPTS.iter().any(|start| name.starts_with(start))
+}
+
 /// A directive that changes what is forwarded.
 pub(crate) fn changes_request<'d>(scope: &Scope<'d>) -> Option<&'d Directive> {
-    CHANGES.iter().find_map(|name| scope.one(name)).filter(|directive| directive.arg(0) != "on")
+    let changed = CHANGES.iter().find_map(|name| scope.one(name).filter(|directive| directive.arg(0) != "on"));
+    changed.or_else(|| scope.levels().flatten().find(|directive| is_script(&directive.name)))
 }
 
 /// What is left out of a level, as comments.
@@ -341,6 +348,7 @@ pub(crate) fn audit(level: &[Directive], report: &Report, comments: &mut Vec<Str
             || NEEDLESS.contains(&name)
             || HANDLERS.contains(&name)
             || CHANGES.contains(&name)
+            || is_script(name)
             || CARRIED_STARTS.iter().any(|start| name.starts_with(start));
         // What is switched off need not be carried.
         let is_off = matches!(directive.arg(0), "off" | "none" | "0") && directive.args.len() == 1;

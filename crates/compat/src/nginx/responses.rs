@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::guards;
 use super::location::{is_exact, named, start_of};
 use super::scope::{Scope, bytes, number, size};
 use super::site::Making;
@@ -46,12 +47,21 @@ impl<'d> Making<'d> {
             let server = self.server.map(Directive::inner).unwrap_or_default();
             if let Some(target) = named(server, last).filter(|target| *target != location) {
                 let within = self.server_scope.within(target.inner());
+                let kept = guards::at(&within);
+                if let Some(lost) = guards::at(scope).into_iter().find(|guard| !kept.contains(guard)) {
+                    return self.closed(tried, &format!("`{}` ({}) guards it", lost.shown(), lost.place));
+                }
                 let mut keys = self.named(&within, target, values);
                 let how = "files are not served; requests for them go to the upstream, too";
                 keys.comment(self.report.left_out(&tried.place, &tried.shown(), how));
                 return keys;
             }
             return self.closed(tried, "files are not served");
+        }
+        if let Some(guard) = guards::at(scope).first() {
+            let why =
+                format!("files are not served where something guards them: `{}` ({})", guard.shown(), guard.place);
+            return self.closed(location, &why);
         }
         match self.one_file(scope, location) {
             Some(keys) => keys,

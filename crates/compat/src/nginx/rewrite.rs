@@ -11,6 +11,12 @@ use crate::migration::Report;
 use crate::native::{Map, Value};
 use crate::sites::respond;
 
+/// What may be lost within an `if`, with a comment.
+const HARMLESS: [&str; 6] = ["access_log", "add_header", "expires", "gzip", "limit_rate", "log_not_found"];
+
+/// The native expression for an empty value.
+const NOTHING: &str = "(?:)";
+
 /// For whom a rule holds.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Whom {
@@ -55,6 +61,8 @@ pub(crate) struct Reading<'r> {
     pub(crate) is_default: bool,
     /// Whether the handshake demands a client certificate.
     pub(crate) has_certificate: bool,
+    /// Whether it is known who the client is.
+    pub(crate) is_client_known: bool,
     /// The extension that every path here has.
     pub(crate) extension: Option<String>,
     /// Comments for what is left out.
@@ -231,15 +239,17 @@ impl Reading<'_> {
         let within = scope.within(directive.inner());
         let is_like = |name: &str| directive.inner().iter().any(|inner| inner.name == name);
         let whom = match self.condition(&directive.args) {
+            // What is set for some only is not known later.
+            Ok(Some(whom)) if is_like("set") && whom != Whom::All => {
+                let outcome = self.closed(directive, "a variable is set for some requests only");
+                return vec![Rule { whom: Whom::All, outcome }];
+            }
             Ok(Some(whom)) => whom,
             Ok(None) => return Vec::new(),
             Err(why) => {
-                // What keeps somebody out must not be lost.
-                let rejects = directive.inner().iter().any(|inner| {
-                    let status = inner.arg(0).parse::<u16>().unwrap_or(0);
-                    (inner.name == "return" && !(200..400).contains(&status)) || inner.name == "deny"
-                });
-                if rejects || is_like("proxy_pass") || is_like("set") && self.is_used(directive, scope) {
+                // What decides about a request must not be lost.
+                let decides = directive.inner().iter().any(|inner| !HARMLESS.contains(&inner.name.as_str()));
+                if decides {
                     let outcome = self.closed(directive, &why);
                     return vec![Rule { whom: Whom::All, outcome }];
                 }
@@ -275,16 +285,6 @@ impl Reading<'_> {
             }
         }
         rules
-    }
-
-    /// Whether something that is decided by later is set.
-    fn is_used(&self, directive: &Directive, scope: &Scope<'_>) -> bool {
-        let names = directive.inner().iter().filter(|inner| inner.name == "set").map(|inner| inner.arg(0).to_owned());
-        let names: Vec<String> = names.collect();
-        scope.levels().flatten().any(|other| {
-            matches!(other.name.as_str(), "if" | "proxy_pass" | "return" | "rewrite")
-                && other.args.iter().any(|arg| names.iter().any(|name| arg.contains(name.as_str())))
-        })
     }
 
     /// For whom a condition holds; none if for nobody.
@@ -355,6 +355,9 @@ impl Reading<'_> {
         if has_variables(left.get(1..).unwrap_or_default()) {
             return Err("several variables are compared".to_owned());
         }
+        if name == "remote_addr" && !self.is_client_known {
+            return Err("it is not known who the client is".to_owned());
+        }
         if name == "remote_addr" && operator == "=" {
             let network = crate::addresses::network(right).ok_or("no address")?;
             return Ok(When::of_client(network));
@@ -368,23 +371,34 @@ impl Reading<'_> {
         } else {
             return Err(format!("`${name}` cannot be a condition"));
         };
+        let wanted = matches(operator, right)?;
         let is_forwarded = of == Of::Header && (name.starts_with("x-forwarded-") || name == "x-real-ip");
         if is_forwarded && !self.values.has_trusted {
             return Err(format!(
                 "`{name}` is what any client may send; name the proxies in front in `trusted_proxies`"
             ));
         }
-        let wanted = match operator {
-            // Neither empty nor `0`.
-            "" => Match::Regex("[^0].*|0.+".to_owned()),
-            "=" if right.is_empty() => Match::Absent,
-            "=" => Match::Exact(right.to_owned()),
-            "!=" if right.is_empty() => Match::Present,
-            "~" | "~*" => Match::Regex(native(right, operator == "~*", Subject::Value)?),
-            _ => return Err("that something is not so cannot be a condition".to_owned()),
-        };
-        Ok(When::value(of, &name, wanted))
+        Ok(When::value_of(of, &name, wanted))
     }
+}
+
+/// What a value must be. What is not there is empty to nginx.
+fn matches(operator: &str, right: &str) -> Result<Vec<Match>, String> {
+    Ok(match operator {
+        // Neither empty nor `0`.
+        "" => vec![Match::Regex("[^0].*|0.+".to_owned())],
+        "=" if right.is_empty() => vec![Match::Regex(NOTHING.to_owned()), Match::Absent],
+        "=" => vec![Match::Exact(right.to_owned())],
+        "!=" if right.is_empty() => vec![Match::Regex(".+".to_owned())],
+        "~" | "~*" => {
+            let text = native(right, operator == "~*", Subject::Value)?;
+            let takes_nothing = Expression::new(&text).map_err(|(what, _)| what)?.matches(b"");
+            let absent = takes_nothing.then_some(Match::Absent);
+            let text = if text.is_empty() { NOTHING.to_owned() } else { text };
+            [Match::Regex(text)].into_iter().chain(absent).collect()
+        }
+        _ => return Err("that something is not so cannot be a condition".to_owned()),
+    })
 }
 
 /// Whether an expression matches every path, and the target with the path in place of its group.

@@ -146,6 +146,7 @@ impl<'d> Making<'d> {
             hosts: &names.hosts,
             is_default: facts.is_default,
             has_certificate: facts.has_certificate,
+            is_client_known: self.unknown_client.is_none(),
             extension,
             comments,
         }
@@ -253,11 +254,24 @@ impl<'d> Making<'d> {
             keys.comment_first(&comments);
             return Located { cells: vec![self.cell(placed.language.clone(), stages.to_vec(), keys)], forwards: false };
         }
+        // Who asks for it from outside gets nothing, before any rule.
+        if placed.chain.iter().any(|outer| outer.inner().iter().any(|inner| inner.name == "internal")) {
+            let mut keys = respond(404);
+            keys.comment_first(&comments);
+            return Located { cells: vec![self.cell(placed.language.clone(), stages.to_vec(), keys)], forwards: false };
+        }
         let extension = match &placed.language {
             Language::Exact(path) => path.rsplit_once('.').map(|(_, extension)| extension.to_owned()),
             _ => None,
         };
         let rules = self.rules(&scope, &mut values, (names, facts, extension), &mut comments);
+        let limited = directive.inner().iter().find(|inner| inner.name == "limit_except");
+        let is_before = |rule: &Rule<'_>| matches!(rule.outcome, Outcome::Rewritten(_) | Outcome::Handled(_));
+        if let Some(limited) = limited.filter(|_| rules.iter().any(is_before)) {
+            let mut keys = self.closed(limited, "beside a rule that handles requests before it");
+            keys.comment_first(&comments);
+            return Located { cells: vec![self.cell(placed.language.clone(), stages.to_vec(), keys)], forwards: false };
+        }
         let mut located = Located { cells: Vec::new(), forwards: has_handler(directive) };
         let mut stages = stages.to_vec();
         let last = self.ruled(rules, (&scope, directive, &values), (&placed.language, &mut stages), &mut located);
@@ -265,7 +279,7 @@ impl<'d> Making<'d> {
             Some(last) => last,
             None => {
                 self.limited_methods(&scope, directive, &values, &mut stages);
-                self.handled(&scope, directive, values, None)
+                self.forwarded_by(&scope, directive, values, None)
             }
         };
         last.comment_first(&comments);
@@ -283,7 +297,7 @@ impl<'d> Making<'d> {
     ) -> Option<Map> {
         for rule in rules {
             let keys = match &rule.outcome {
-                Outcome::Rewritten(to) => self.handled(scope, directive, values.clone(), Some(to)),
+                Outcome::Rewritten(to) => self.forwarded_by(scope, directive, values.clone(), Some(to)),
                 Outcome::Handled(inner) => {
                     let within = scope.within(inner.inner());
                     self.forwarded_by(&within, inner, values.clone(), None)
@@ -368,13 +382,6 @@ impl<'d> Making<'d> {
     }
 
     /// What a location does with requests that came so far.
-    fn handled(&mut self, scope: &Scope<'d>, location: &'d Directive, values: Values, path: Option<&str>) -> Map {
-        if location.inner().iter().any(|directive| directive.name == "internal") {
-            return respond(404);
-        }
-        self.forwarded_by(scope, location, values, path)
-    }
-
     pub(crate) fn forwarded_by(
         &mut self,
         scope: &Scope<'d>,
@@ -431,7 +438,9 @@ impl<'d> Making<'d> {
         if proxy.has_variables && path.is_none() && drops_query(&proxy, &values) {
             route.comment(self.report.differs(&pass.place, &pass.shown(), "the query of the request goes on"));
         }
-        self.request_fields(prefix, scope, &proxy, &values, &mut route);
+        if let Err(why) = self.request_fields(prefix, scope, &proxy, &values, &mut route) {
+            return self.closed(pass, &why);
+        }
         self.response_fields(scope, None, &values, &mut route);
         self.sizes(prefix, scope, &mut route);
         let access = self.access(scope, &values);

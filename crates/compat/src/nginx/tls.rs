@@ -149,6 +149,9 @@ impl<'d> Making<'d> {
                 return Ok(None);
             }
         };
+        if let Some(ocsp) = scope.one("ssl_ocsp").filter(|ocsp| ocsp.arg(0) != "off") {
+            return Err(format!("whether client certificates are revoked is not asked by OCSP ({})", ocsp.place));
+        }
         let ca = scope.one("ssl_client_certificate").or(scope.one("ssl_trusted_certificate"));
         let ca = self.root.join(ca.ok_or("client certificates are to be verified, and no authority is named")?.arg(0));
         let crl = scope.one("ssl_crl").map(|crl| self.root.join(crl.arg(0)));

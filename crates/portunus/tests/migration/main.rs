@@ -8,6 +8,7 @@ mod beside;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod nginx;
+mod nginx_guarded;
 mod nginx_left_out;
 #[path = "../harness/secure.rs"]
 mod secure;

@@ -1,4 +1,4 @@
-//! What of nginx cannot be carried: it is said with file, line and reason, the exit status says so, and nothing is open because of it.
+//! What of nginx cannot be carried: it is said with file, line and reason, the exit status says so, and what keeps somebody out is closed.
 
 use std::collections::BTreeMap;
 use std::path::Path;
