@@ -1,5 +1,7 @@
 //! Keys, the requests that are signed with them, and what comes back: the chain that an authority issued, looked at before it is kept.
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::time::SystemTime;
 
 use base64::Engine as _;
@@ -129,14 +131,13 @@ pub fn check(wanted: &Wanted, key_pem: &str, chain: &str) -> Result<(Zeroizing<S
 
 /// A name that was not ordered would be served from this certificate, too.
 fn check_names(wanted: &Wanted, leaf: &Certificate) -> Result<(), String> {
-    let ordered: Vec<String> = match &wanted.subject {
-        Subject::Name(name) => vec![name.clone()],
-        Subject::Addresses(_) => Vec::new(),
+    let names: BTreeSet<String> = leaf.dns_names().iter().map(|name| name.to_ascii_lowercase()).collect();
+    let addresses: BTreeSet<IpAddr> = leaf.addresses().iter().copied().collect();
+    let is_as_ordered = match &wanted.subject {
+        Subject::Name(name) => addresses.is_empty() && names.iter().eq([name]),
+        Subject::Addresses(ordered) => names.is_empty() && addresses == *ordered,
     };
-    let mut found: Vec<String> = leaf.dns_names().iter().map(|name| name.to_ascii_lowercase()).collect();
-    found.sort();
-    found.dedup();
-    if found == ordered && !leaf.alternative_names_are_empty() {
+    if is_as_ordered {
         return Ok(());
     }
     Err("the certificate has other names than were ordered".to_owned())
@@ -190,6 +191,25 @@ mod tests {
             assert!(text.starts_with("-----BEGIN PRIVATE KEY-----"));
             assert!(!held.serial.is_empty() && held.authority_key_id.len() >= 20, "{held:?}");
             assert_eq!(super::held(&wanted, text.as_bytes()), Some(held));
+        }
+    }
+
+    /// rcgen writes names that are addresses as such.
+    #[test]
+    fn addresses_are_those_that_were_ordered() {
+        let addresses = |list: &[&str]| list.iter().map(|address| address.parse().unwrap()).collect();
+        let wanted =
+            Wanted { subject: Subject::Addresses(addresses(&["192.0.2.1", "2001:db8::1"])), key_type: KeyType::Ecdsa };
+        let key = generate(KeyType::Ecdsa).unwrap();
+        assert!(check(&wanted, &key, &issued(&["2001:db8::1", "192.0.2.1"], &key, |_| ())).is_ok());
+        for other in [
+            &["192.0.2.1"][..],
+            &["192.0.2.1", "2001:db8::2"],
+            &["192.0.2.1", "2001:db8::1", "192.0.2.9"],
+            &["192.0.2.1", "2001:db8::1", "www.example.com"],
+        ] {
+            let refused = check(&wanted, &key, &issued(other, &key, |_| ())).unwrap_err();
+            assert!(refused.contains("other names than were ordered"), "{other:?}: {refused}");
         }
     }
 

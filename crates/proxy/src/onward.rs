@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use config::{SendProxy, ServerAddress};
 use net::Source;
 use net::transparent::canonical;
+use reason::Reason;
 
 use crate::connection::Conn;
 use crate::message::context::Context;
@@ -39,9 +40,14 @@ impl Onward {
             return Ok(None);
         }
         let (conn, client) = (context.conn, context.client);
+        // Who is not known for certain is not named, and nobody else in its place.
+        let certain = client.certain();
+        if source.client && certain.is_none() && client.is_doubtful {
+            return Err(Rejection::with_status(Reason::AddressNotAllowed, 403));
+        }
         // Whom a trusted proxy names may share its connection with others, and has no port that anybody could tell.
-        let connected = conn.client.map(canonical).filter(|connected| client.address == Some(connected.ip()));
-        let named = connected.or(client.address.map(|address| SocketAddr::new(address, 0)));
+        let connected = conn.client.map(canonical).filter(|connected| certain == Some(connected.ip()));
+        let named = connected.or(certain.map(|address| SocketAddr::new(address, 0)));
         let reported = conn.reported.as_deref().filter(|_| !client.via_trusted);
         let source = passport::source(source, named, reported, &context.worker.own)
             .map_err(|rejected| Rejection::with_status(rejected.reason(), 403))?;

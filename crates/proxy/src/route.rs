@@ -175,14 +175,15 @@ impl RouteTable {
     }
 
     /// Whether the path, as other servers may read it, belongs to a more specific route than this one, which it belongs to as it is written; or, where one
-    /// of its parameters is empty for them, to any other route or to none.
+    /// of its parameters is empty for them, to any other route or to none. What an expression does not take it leaves to others on purpose, or to nobody.
     fn hides_another(&self, tree: &Tree, sought: &Sought<'_>, route: &CompiledRoute, params: &Params) -> bool {
         let head = sought.head;
         let is_hidden = |reading: &Vec<u8>| {
             let other = self.search(tree, sought, reading).map(|(other, _)| other);
             let is_another = other.is_none_or(|other| !other.is_same_route(route));
             let is_guarded = other.is_some_and(|other| is_more_specific(&other.config.path, &route.config.path));
-            is_another && (is_guarded || has_void_parameter(head.path(), route, params))
+            let is_left = route.config.path.expression().is_some();
+            is_another && (is_guarded || is_left || has_void_parameter(head.path(), route, params))
         };
         let is_hidden = |reading: &Vec<u8>| !reading.is_empty() && is_hidden(reading);
         !route.config.options.allow_ambiguous_path && readings(head.path()).iter().any(is_hidden)

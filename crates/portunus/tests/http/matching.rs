@@ -87,6 +87,32 @@ fn an_expression_leaves_paths_to_another() {
     gate.stop();
 }
 
+/// Servers that join slashes and drop parameters would get a path that was left to another route, or to none.
+#[test]
+fn what_an_expression_leaves_is_not_reached_by_another_spelling() {
+    let gate = Gate::start(&format!(
+        "workers: 1\nlisteners: [{{ name: web, bind: \"127.0.0.1:0\" }}]\nroutes:
+  - {{ hosts: a, path: {{ regex: '/e/.*', except: '/e/secret.*' }}, {} }}
+  - {{ hosts: b, path: {{ regex: '/e/.*', except: '/e/secret.*' }}, {} }}
+  - {{ hosts: b, {} }}
+",
+        respond("open"),
+        respond("open"),
+        respond("guarded"),
+    ));
+    let status = |host: &str, path: &str| {
+        let sent = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        crate::harness::statuses(&crate::harness::exchange(gate.address("web"), sent.as_bytes()))
+    };
+    for host in ["a", "b"] {
+        assert_eq!(status(host, "/e/x//y"), [200]);
+        for path in ["/e//secret", "/e/;x/secret", "/e/%2Fsecret"] {
+            assert_eq!(status(host, path), [400], "{host}{path}");
+        }
+    }
+    gate.stop();
+}
+
 #[test]
 fn a_redirect_says_what_becomes_of_the_query() {
     let route = |path: &str, query: &str| {

@@ -208,6 +208,40 @@ fn clients_of_a_trusted_proxy_are_told_apart_and_forged_ones_are_not_named() {
     assert_eq!(upstream.seen().len(), 5);
 }
 
+/// Where a trusted proxy says something that is no address, nobody knows the client, and the proxy is not named in its place.
+#[test]
+fn a_client_that_is_not_known_for_certain_is_not_named() {
+    let upstream = Upstream::ok();
+    let parts = Parts { upstream: ", send_proxy: v1", file: "trusted_proxies: 127.0.0.1", ..Parts::default() };
+    let gate = gate(upstream.address, parts);
+    let sent = b"GET / HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: somebody\r\nConnection: close\r\n\r\n";
+    assert_eq!(statuses(&exchange(gate.address("web"), sent)), [200]);
+    assert_eq!(headers(&upstream), ["PROXY UNKNOWN"]);
+}
+
+/// What is kept for one client takes no room from others.
+#[test]
+fn connections_of_a_client_leave_room_for_those_of_all() {
+    let (plain, own) = (Upstream::ok(), Upstream::ok());
+    let gate = Gate::start(&format!(
+        "workers: 1\nlisteners: [{{ name: web, bind: \"127.0.0.1:0\" }}]\nupstreams:
+  own: {{ servers: \"{}\", send_proxy: v1, pool_max_idle: 1 }}
+  plain: {{ servers: \"{}\", pool_max_idle: 1 }}
+routes:
+  - {{ path: /own, upstream: own }}
+  - {{ path: /plain, upstream: plain }}
+",
+        own.address, plain.address
+    ));
+    let mut first = connect(gate.address("web"));
+    ask(&mut first, "/own");
+    let mut second = connect(gate.address("web"));
+    ask(&mut second, "/plain");
+    ask(&mut second, "/plain");
+    assert_eq!(connections(&plain), [0, 0]);
+    gate.stop();
+}
+
 #[test]
 fn a_header_that_came_is_passed_on() {
     let upstream = Upstream::ok();

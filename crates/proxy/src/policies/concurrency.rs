@@ -105,6 +105,16 @@ impl Set {
             if place.compare_exchange(before, after, Ordering::SeqCst, Ordering::SeqCst).is_err() {
                 continue;
             }
+            // Two workers may have taken the shared word and one of its own for a key: whoever sees that leaves, and looks again.
+            let is_in_both = if word == SHARED {
+                self.own().any(|(_, held)| held >> COUNT_BITS == tag && held & COUNT_MASK > 0)
+            } else {
+                count == 0 && self.shared() > 0
+            };
+            if is_in_both {
+                place.fetch_sub(1, Ordering::SeqCst);
+                continue;
+            }
             if word == SHARED {
                 return Some(word);
             }
@@ -132,6 +142,11 @@ impl Set {
         self.0.iter().take(SHARED).map(|word| word.load(Ordering::SeqCst)).enumerate()
     }
 
+    /// What the keys of the last word have under way together.
+    fn shared(&self) -> u64 {
+        self.0.get(SHARED).map_or(0, |word| word.load(Ordering::SeqCst))
+    }
+
     fn find(&self, tag: u64) -> Standing {
         let (mut own, mut free, mut count) = (None, None, 0);
         for (word, held) in self.own() {
@@ -147,7 +162,7 @@ impl Set {
         if let Some((word, before)) = own {
             return Standing { word, before, after: before + 1, count };
         }
-        let shared = self.0.get(SHARED).map_or(0, |word| word.load(Ordering::SeqCst));
+        let shared = self.shared();
         match free {
             // Who shares a word goes on sharing it, or a key would be counted in two places.
             Some((word, before)) if shared == 0 => Standing { word, before, after: tag << COUNT_BITS | 1, count: 0 },

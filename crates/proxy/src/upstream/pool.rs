@@ -20,6 +20,12 @@ use crate::http2::frames::Noticed;
 /// Idle connections of the whole process.
 static IDLE: AtomicUsize = AtomicUsize::new(0);
 
+/// Idle connections of the whole process that serve one client each. Counted apart, so that they take nobody else's room.
+static BOUND: AtomicUsize = AtomicUsize::new(0);
+
+/// Idle connections to one server for one connection of a client. Those of HTTP/1.1 need one; requests at once on HTTP/2 open more, which end with them.
+const MOST_BOUND: usize = 4;
+
 /// One connection at rest.
 #[derive(Debug)]
 struct Idle {
@@ -213,12 +219,12 @@ impl Pools {
     /// A connection to this server that is still usable: nothing was received while it was idle. The newest first, so that surplus
     /// ones age and go. With `is_careful` the kernel is asked, too: an end may have arrived that the worker has not been reported yet.
     pub fn take(&self, pool: PoolId, is_careful: bool) -> Option<Transport> {
-        newest(&mut self.idle.borrow_mut().get_mut(&pool)?.connections, is_careful)
+        newest(&mut self.idle.borrow_mut().get_mut(&pool)?.connections, is_careful, &IDLE)
     }
 
     /// As [`Pools::take`], of those that serve this client alone.
     pub fn take_bound(&self, to: BoundTo, is_careful: bool) -> Option<Transport> {
-        newest(&mut self.bound.borrow_mut().get_mut(&to)?.connections, is_careful)
+        newest(&mut self.bound.borrow_mut().get_mut(&to)?.connections, is_careful, &BOUND)
     }
 
     /// An HTTP/2 connection to this server with room for one more stream.
@@ -259,7 +265,7 @@ impl Pools {
 
     /// Keeps a connection for `keep`, unless the process has `pool_max_idle` already or its server has left its group.
     pub fn put(&self, server: &Arc<Server>, transport: Transport, keep: Duration, pool_max_idle: usize) {
-        keep_in(&self.idle, server.pool(), server, (transport, keep, pool_max_idle));
+        keep_in((&self.idle, &IDLE), server.pool(), server, (transport, keep, pool_max_idle));
     }
 
     /// As [`Pools::put`], for one client alone.
@@ -271,7 +277,10 @@ impl Pools {
         keep: Duration,
         pool_max_idle: usize,
     ) {
-        keep_in(&self.bound, to, server, (transport, keep, pool_max_idle));
+        let kept = self.bound.borrow().get(&to).map_or(0, |pool| pool.connections.len());
+        if kept < MOST_BOUND {
+            keep_in((&self.bound, &BOUND), to, server, (transport, keep, pool_max_idle));
+        }
     }
 
     /// Closes what is kept for a client's connection that has ended.
@@ -281,15 +290,15 @@ impl Pools {
         while let Some((to, _)) = bound.range(first..).next().filter(|(to, _)| to.binding == binding) {
             let to = *to;
             let closed = bound.remove(&to).map_or(0, |pool| pool.connections.len());
-            IDLE.fetch_sub(closed, Ordering::Relaxed);
+            BOUND.fetch_sub(closed, Ordering::Relaxed);
         }
     }
 
     /// Closes connections that have been idle for too long, were ended by the server, or lead to one that has left its group; of the last, those that are
     /// shared end with their last stream. Called about once a second.
     pub fn sweep(&self) {
-        self.idle.borrow_mut().retain(|_, pool| sweep(pool));
-        self.bound.borrow_mut().retain(|_, pool| sweep(pool));
+        self.idle.borrow_mut().retain(|_, pool| sweep(pool, &IDLE));
+        self.bound.borrow_mut().retain(|_, pool| sweep(pool, &BOUND));
         self.shared.borrow_mut().retain(|_, pool| {
             let has_left = pool.server.has_left();
             pool.connections.retain(|connection| !has_left && connection.is_fresh());
@@ -299,17 +308,17 @@ impl Pools {
 
     /// Closes everything, to free descriptors.
     pub fn clear(&self) {
-        let (idle, bound) =
-            (std::mem::take(&mut *self.idle.borrow_mut()), std::mem::take(&mut *self.bound.borrow_mut()));
-        let closed = idle.values().chain(bound.values()).map(|pool| pool.connections.len()).sum();
-        IDLE.fetch_sub(closed, Ordering::Relaxed);
+        let idle = std::mem::take(&mut *self.idle.borrow_mut());
+        IDLE.fetch_sub(idle.values().map(|pool| pool.connections.len()).sum(), Ordering::Relaxed);
+        let bound = std::mem::take(&mut *self.bound.borrow_mut());
+        BOUND.fetch_sub(bound.values().map(|pool| pool.connections.len()).sum(), Ordering::Relaxed);
     }
 }
 
 /// The newest connection that is still usable, those before it closed.
-fn newest(pool: &mut Vec<Idle>, is_careful: bool) -> Option<Transport> {
+fn newest(pool: &mut Vec<Idle>, is_careful: bool, count: &AtomicUsize) -> Option<Transport> {
     while let Some(idle) = pool.pop() {
-        IDLE.fetch_sub(1, Ordering::Relaxed);
+        count.fetch_sub(1, Ordering::Relaxed);
         // Bytes nobody asked for would become the response to the next request (RFC 9112 §6.3).
         let has_news = idle.transport.has_news() || (is_careful && idle.transport.has_unread());
         if !has_news && idle.is_fresh() {
@@ -321,24 +330,24 @@ fn newest(pool: &mut Vec<Idle>, is_careful: bool) -> Option<Transport> {
 
 /// Keeps a connection, for so long and unless the process has so many.
 fn keep_in<K: Ord>(
-    pools: &RefCell<BTreeMap<K, ToServer<Idle>>>,
+    (pools, count): (&RefCell<BTreeMap<K, ToServer<Idle>>>, &AtomicUsize),
     key: K,
     server: &Arc<Server>,
     (transport, keep, pool_max_idle): (Transport, Duration, usize),
 ) {
-    if IDLE.load(Ordering::Relaxed) >= pool_max_idle || transport.has_news() || server.has_left() {
+    if count.load(Ordering::Relaxed) >= pool_max_idle || transport.has_news() || server.has_left() {
         return;
     }
-    IDLE.fetch_add(1, Ordering::Relaxed);
+    count.fetch_add(1, Ordering::Relaxed);
     let idle = Idle { transport, since: coarse(), keep };
     pools.borrow_mut().entry(key).or_insert_with(|| ToServer::of(server)).connections.push(idle);
 }
 
 /// Closes what is not worth keeping of a pool; false if nothing is left.
-fn sweep(pool: &mut ToServer<Idle>) -> bool {
+fn sweep(pool: &mut ToServer<Idle>, count: &AtomicUsize) -> bool {
     let (before, has_left) = (pool.connections.len(), pool.server.has_left());
     pool.connections.retain(|idle| !has_left && idle.is_fresh() && !idle.transport.has_news());
-    IDLE.fetch_sub(before - pool.connections.len(), Ordering::Relaxed);
+    count.fetch_sub(before - pool.connections.len(), Ordering::Relaxed);
     !pool.connections.is_empty()
 }
 

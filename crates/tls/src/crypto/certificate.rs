@@ -5,6 +5,7 @@
 use super::handle::{Bio, GeneralNames, X509, clear_errors, kind_of};
 use super::{Error, KeyKind};
 use aws_lc_sys as sys;
+use std::net::IpAddr;
 use std::ptr;
 use std::time::{Duration, SystemTime};
 
@@ -19,6 +20,7 @@ pub struct Certificate {
     not_before: SystemTime,
     not_after: SystemTime,
     dns_names: Vec<String>,
+    addresses: Vec<IpAddr>,
     subject: String,
     subject_der: Vec<u8>,
     issuer_der: Vec<u8>,
@@ -69,6 +71,11 @@ impl Certificate {
     /// The dNSName entries of its subject alternative names, as they stand there. The common name is not looked at, as RFC 9525 §2 demands.
     pub fn dns_names(&self) -> &[String] {
         &self.dns_names
+    }
+
+    /// The iPAddress entries of its alternative names.
+    pub fn addresses(&self) -> &[IpAddr] {
+        &self.addresses
     }
 
     /// Its subject for people, in the form of RFC 2253.
@@ -136,12 +143,14 @@ fn read(x509: &X509) -> Result<Certificate, Error> {
         let key = sys::X509_get0_pubkey(raw);
         let kind = if key.is_null() { KeyKind::Other } else { kind_of(key) };
         let (subject, issuer) = (sys::X509_get_subject_name(raw), sys::X509_get_issuer_name(raw));
+        let (dns_names, addresses) = alternative_names(x509)?;
         Ok(Certificate {
             spki: encoded(|out| sys::i2d_X509_PUBKEY(sys::X509_get_X509_PUBKEY(raw), out))?,
             kind,
             not_before: time(sys::X509_get0_notBefore(raw))?,
             not_after: time(sys::X509_get0_notAfter(raw))?,
-            dns_names: dns_names(x509)?,
+            dns_names,
+            addresses,
             subject: text(subject)?,
             subject_der: encoded(|out| sys::i2d_X509_NAME(subject, out))?,
             issuer_der: encoded(|out| sys::i2d_X509_NAME(issuer, out))?,
@@ -223,8 +232,8 @@ unsafe fn text(name: *const sys::X509_NAME) -> Result<String, Error> {
     }
 }
 
-/// The dNSName entries. One that is not ASCII, or holds a NUL, cannot be a host name and is kept in an escaped form that no client asks for.
-fn dns_names(x509: &X509) -> Result<Vec<String>, Error> {
+/// The dNSName and iPAddress entries. A name that is not ASCII, or holds a NUL, cannot be a host name and is kept in an escaped form that no client asks for.
+fn alternative_names(x509: &X509) -> Result<(Vec<String>, Vec<IpAddr>), Error> {
     let mut critical = 0;
     // SAFETY: the certificate is live; a returned object is a GENERAL_NAMES for this NID and ours to free. The stack and its entries stay
     // unchanged while `names` lives, and `d` is read as the string that `type_` says it is.
@@ -232,23 +241,31 @@ fn dns_names(x509: &X509) -> Result<Vec<String>, Error> {
         let raw =
             sys::X509_get_ext_d2i(x509.as_ptr(), sys::NID_subject_alt_name, &mut critical, ptr::null_mut()).cast();
         if critical == -1 {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), Vec::new()));
         }
         let names = GeneralNames::own(raw, Error::Malformed("the alternative names of the certificate"))?;
         let stack: *const sys::OPENSSL_STACK = names.as_ptr().cast();
-        let mut found = Vec::new();
+        let (mut dns_names, mut addresses) = (Vec::new(), Vec::new());
         for index in 0..sys::OPENSSL_sk_num(stack) {
             let name: *const sys::GENERAL_NAME = sys::OPENSSL_sk_value(stack, index).cast();
-            if name.is_null() || (*name).type_ != sys::GEN_DNS {
+            if name.is_null() || !matches!((*name).type_, sys::GEN_DNS | sys::GEN_IPADD) {
                 continue;
             }
+            // Both kinds are strings of ASN.1.
             let string = (*name).d.dNSName;
             let length = usize::try_from(sys::ASN1_STRING_length(string)).unwrap_or(0);
-            if length > 0 {
-                let bytes = std::slice::from_raw_parts(sys::ASN1_STRING_get0_data(string), length);
-                found.push(bytes.escape_ascii().to_string());
+            if length == 0 {
+                continue;
+            }
+            let bytes = std::slice::from_raw_parts(sys::ASN1_STRING_get0_data(string), length);
+            if (*name).type_ == sys::GEN_DNS {
+                dns_names.push(bytes.escape_ascii().to_string());
+            } else if let Ok(octets) = <[u8; 4]>::try_from(bytes) {
+                addresses.push(octets.into());
+            } else if let Ok(octets) = <[u8; 16]>::try_from(bytes) {
+                addresses.push(octets.into());
             }
         }
-        Ok(found)
+        Ok((dns_names, addresses))
     }
 }
