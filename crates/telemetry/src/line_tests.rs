@@ -304,7 +304,8 @@ impl AddedFields for Fields<'_> {
 #[test]
 fn added_fields_stand_in_an_object_of_their_own() {
     let long = [b'x'; 400];
-    let fields = Fields(&[("status", b"a\"b\n"), ("empty", b""), ("long", &long)]);
+    let added: [(&str, &[u8]); 3] = [("status", b"a\"b\n"), ("empty", b""), ("long", &long)];
+    let fields = Fields(&added);
     let record = RequestRecord { added: Some(&fields), ..record() };
     let value: serde_json::Value = serde_json::from_str(&line(Form::Json, &record)).unwrap();
     assert_eq!(value["fields"], serde_json::json!({ "status": "a\"b\n", "long": "x".repeat(256) }));
