@@ -73,12 +73,19 @@ impl Reading<'_> {
     /// The rules of a level; the scope is that of the level.
     pub(crate) fn rules<'d>(&mut self, scope: &Scope<'d>) -> Vec<Rule<'d>> {
         let mut out = Vec::new();
+        let is_first = |directive: &&Directive| directive.name.starts_with("server_rewrite_by_lua");
+        if let Some(script) = scope.levels().flatten().find(is_first) {
+            return vec![Rule { whom: Whom::All, outcome: self.closed(script, "a script decides before any rule") }];
+        }
         for directive in scope.own() {
             match directive.name.as_str() {
                 "set" => {
                     self.values
                         .set
                         .insert(directive.arg(0).trim_start_matches('$').to_owned(), directive.arg(1).to_owned());
+                }
+                name if name.starts_with("set_by_lua") => {
+                    self.values.set.remove(directive.arg(0).trim_start_matches('$'));
                 }
                 "return" => {
                     let outcome = self.returned(directive, scope);
@@ -270,6 +277,13 @@ impl Reading<'_> {
         let is_pass = |inner: &Directive| matches!(inner.name.as_str(), "proxy_pass" | "grpc_pass");
         if directive.inner().iter().any(is_pass) {
             rules.push(Rule { whom: whom.clone(), outcome: Outcome::Handled(directive) });
+        }
+        // Rules that follow would not be asked; ours would ask them.
+        if is_like("break") && !directive.inner().iter().any(is_pass) {
+            rules.push(Rule {
+                whom: whom.clone(),
+                outcome: self.closed(directive, "rules that follow are passed over"),
+            });
         }
         for inner in directive.inner() {
             match inner.name.as_str() {

@@ -24,6 +24,7 @@ const GUARDED: &str = "
         location /full/ { if ($http_x_key != \"\") { return 403; } proxy_pass http://@A@; }
         location /star/ { if ($arg_k ~ ^a*$) { return 403; } proxy_pass http://@A@; }
         location /asked/ { auth_request /auth; proxy_pass http://@A@; }
+        location /over/ { deny 127.0.0.1; if ($arg_b = 1) { break; } return 200 open; }
         location = /auth { if ($arg_no) { return 403; } proxy_pass http://@C@; }
     }";
 
@@ -57,6 +58,8 @@ fn what_guards_a_place_guards_it_here() {
         ("GET", "/star/x?k=aa", "", 403, 403),
         ("GET", "/star/x?k=b", "", 200, 200),
         ("GET", "/asked/x", "", 200, 403),
+        ("GET", "/over/x?b=1", "", 403, 501),
+        ("GET", "/over/x", "", 200, 200),
     ];
     let mut wrong = Vec::new();
     for (method, path, field, theirs, ours) in rows {
@@ -120,6 +123,7 @@ fn what_other_modules_guard_is_closed() {
         "proxy_pass_request_headers on; rewrite_by_lua_block { x }",
         "server_rewrite_by_lua_file x;",
         "set_by_lua $x 'return 1';",
+        "set $x 0; set_by_lua $x 'return 1'; if ($x) { return 403; }",
     ] {
         let (status, text) = of(inner);
         assert!(status == Some(1) && text.contains("status: 501"), "{inner}: {text}");
