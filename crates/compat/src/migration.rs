@@ -227,26 +227,9 @@ pub(crate) fn read_standard_input() -> Result<String, String> {
     text_of(bytes)
 }
 
-/// Whether a name suits a pattern. Goes back to the last star only, so it is quadratic at worst.
+/// Whether a name suits a pattern of `*`, `?` and sets in brackets.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
-    let (mut at, mut from) = (0, 0);
-    let mut star = None;
-    while let Some(byte) = name.get(from) {
-        if pattern.get(at) == Some(&b'*') {
-            star = Some((at, from));
-            at += 1;
-            continue;
-        }
-        match one(pattern.get(at..).unwrap_or_default(), *byte) {
-            Some(length) => (at, from) = (at + length, from + 1),
-            None => {
-                let Some((star_at, taken)) = star else { return false };
-                star = Some((star_at, taken + 1));
-                (at, from) = (star_at + 1, taken + 1);
-            }
-        }
-    }
-    pattern.get(at..).is_some_and(|rest| rest.iter().all(|byte| *byte == b'*'))
+    config::file_pattern::suits(pattern, name, one)
 }
 
 /// How much of a pattern stands for one byte of a name, if it is this one.

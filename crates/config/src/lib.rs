@@ -24,6 +24,7 @@ mod expression;
 pub mod limits;
 mod table;
 mod machine;
+pub mod file_pattern;
 pub mod yaml;
 mod environment;
 mod units;

@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::file_pattern;
 use crate::problem::{Collector, Problems, Span, shown};
 use crate::table::{Object, Shape};
 use crate::yaml::{self, Entry, Node, Value};
@@ -56,28 +57,11 @@ impl Included {
     }
 }
 
-/// Whether a name suits a pattern of `*` and `?`. Goes back to the last star only, so it is quadratic at worst.
+/// Whether a name suits a pattern of `*` and `?`.
 fn suits(pattern: &[u8], name: &[u8]) -> bool {
-    let (mut at, mut from) = (0, 0);
-    let mut star = None;
-    while let Some(byte) = name.get(from) {
-        match pattern.get(at) {
-            Some(b'*') => {
-                star = Some((at, from));
-                at += 1;
-                continue;
-            }
-            Some(wanted) if *wanted == b'?' || wanted == byte => {
-                (at, from) = (at + 1, from + 1);
-                continue;
-            }
-            _ => {}
-        }
-        let Some((star_at, taken)) = star else { return false };
-        star = Some((star_at, taken + 1));
-        (at, from) = (star_at + 1, taken + 1);
-    }
-    pattern.get(at..).is_some_and(|rest| rest.iter().all(|byte| *byte == b'*'))
+    file_pattern::suits(pattern, name, |pattern, byte| {
+        pattern.first().filter(|wanted| **wanted == b'?' || **wanted == byte).map(|_| 1)
+    })
 }
 
 impl Sources {

@@ -42,7 +42,7 @@ impl Onward {
         let (conn, client) = (context.conn, context.client);
         // Who is not known for certain is not named, and nobody else in its place.
         let certain = client.certain();
-        if source.client && certain.is_none() && client.is_doubtful {
+        if source.client && client.is_doubtful {
             return Err(Rejection::with_status(Reason::AddressNotAllowed, 403));
         }
         // Whom a trusted proxy names may share its connection with others, and has no port that anybody could tell.

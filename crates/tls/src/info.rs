@@ -2,12 +2,13 @@
 //!
 //! Reads a session; changes nothing. Ruled by RFC 5280 (certificates) and RFC 4514 (names as text).
 
+use crate::crypto::certificate;
 use crate::ffi::{self, Owned};
 use crate::{Error, KeyType, ProtocolVersion, trust};
 use aws_lc_sys as sys;
 use std::ffi::CStr;
 use std::fmt::Write;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::raw::{c_int, c_ulong};
 use std::ptr;
 use std::slice;
@@ -269,11 +270,7 @@ impl AlternativeNames {
     }
 
     fn addresses(&self) -> Vec<IpAddr> {
-        let address = |value: &[u8]| {
-            let v4 = <[u8; 4]>::try_from(value).map(|octets| IpAddr::V4(Ipv4Addr::from(octets)));
-            v4.or_else(|_| <[u8; 16]>::try_from(value).map(|octets| IpAddr::V6(Ipv6Addr::from(octets)))).ok()
-        };
-        self.values(sys::GEN_IPADD).filter_map(address).collect()
+        self.values(sys::GEN_IPADD).filter_map(certificate::address).collect()
     }
 }
 

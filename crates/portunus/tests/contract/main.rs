@@ -9,6 +9,8 @@ mod harness;
 mod frames;
 #[path = "../harness/secure.rs"]
 mod secure;
+#[path = "../harness/signing.rs"]
+mod signing;
 #[path = "../harness/websocket.rs"]
 mod websocket;
 

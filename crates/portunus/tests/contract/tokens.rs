@@ -5,9 +5,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use tls::crypto::verify::{MacKey, Sha2};
-
 use crate::harness::{Reply, Upstream, certificates, path, wait_until};
+use crate::signing::{base64url, signed, unsigned};
 use crate::site::{Response, Site, checked, write};
 
 /// One operation that demands a scope, one that takes a token or a key, one that takes nobody's word.
@@ -40,18 +39,6 @@ paths:
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
-fn base64url(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    let mut out = String::new();
-    for group in bytes.chunks(3) {
-        let bits = group.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - group.len()));
-        for place in 0..=group.len() {
-            out.push(char::from(DIGITS[(bits >> (18 - 6 * place) & 63) as usize]));
-        }
-    }
-    out
-}
-
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
@@ -64,14 +51,8 @@ fn claims() -> String {
     )
 }
 
-fn unsigned(head: &str, claims: &str) -> String {
-    format!("{}.{}", base64url(head.as_bytes()), base64url(claims.as_bytes()))
-}
-
 fn hs256(head: &str, claims: &str) -> String {
-    let message = unsigned(head, claims);
-    let mac = MacKey::new(SECRET.as_bytes().to_vec()).mac(Sha2::Sha256, message.as_bytes()).unwrap();
-    format!("{message}.{}", base64url(&mac))
+    signed(SECRET, &unsigned(head, claims))
 }
 
 fn openssl(folder: &Path, arguments: &str) {
@@ -173,9 +154,7 @@ fn public_keys_check_their_own_algorithm_only() {
     assert_eq!(ask(&site, "GET /accounts", &sign(r#"{"alg":"RS256"}"#, "sha256")).status, 200);
     assert_eq!(ask(&site, "GET /accounts", &sign(r#"{"alg":"RS512"}"#, "sha512")).status, 401);
     assert_eq!(ask(&site, "GET /accounts", &sign(r#"{"alg":"RS256"}"#, "sha512")).status, 401);
-    let message = unsigned(HEAD, &claims());
-    let mac = MacKey::new(pem.as_bytes().to_vec()).mac(Sha2::Sha256, message.as_bytes()).unwrap();
-    assert_eq!(ask(&site, "GET /accounts", &format!("{message}.{}", base64url(&mac))).status, 401);
+    assert_eq!(ask(&site, "GET /accounts", &signed(&pem, &unsigned(HEAD, &claims()))).status, 401);
     assert_eq!(site.seen(), 1);
 }
 

@@ -1,34 +1,12 @@
 //! What `explain` says of a request is what happens to it: the same request is sent to a running gate with the same file, and status, reason, route,
 //! contract, Location and every byte of the upstream's head are compared.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use serde_json::Value;
-use tls::crypto::verify::{MacKey, Sha2};
 
 use crate::explained;
 use crate::harness::{Gate, Upstream, certificates, exchange};
 use crate::secure::Secure;
-
-const SECRET: &str = "a secret of thirty-two bytes or so";
-
-fn base64url(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    let mut out = String::new();
-    for three in bytes.chunks(3) {
-        let word = three.iter().fold(0_u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
-        (0..=three.len()).for_each(|at| out.push(DIGITS[(word >> (18 - 6 * at)) as usize & 63] as char));
-    }
-    out
-}
-
-fn token(claims: &str) -> String {
-    let exp = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() + 6000;
-    let claims = format!(r#"{{"exp":{exp},{claims}}}"#);
-    let text = format!("{}.{}", base64url(br#"{"alg":"HS256"}"#), base64url(claims.as_bytes()));
-    let mac = MacKey::new(SECRET.as_bytes().to_vec()).mac(Sha2::Sha256, text.as_bytes()).unwrap();
-    format!("{text}.{}", base64url(&mac))
-}
+use crate::signing::{SECRET, token};
 
 const DOCUMENT: &str = r#"
 openapi: 3.1.0

@@ -7,6 +7,8 @@
 mod harness;
 #[path = "../harness/secure.rs"]
 mod secure;
+#[path = "../harness/signing.rs"]
+mod signing;
 
 mod agreement;
 mod command;

@@ -2,36 +2,10 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::time::{SystemTime, UNIX_EPOCH};
-
-use tls::crypto::verify::{MacKey, Sha2};
 
 use crate::frames::{Frames, Outcome};
 use crate::harness::{Gate, Reply, Upstream, ask_on, connect, read_response, vacant, wait_until};
-
-pub const SECRET: &str = "a secret of thirty-two bytes or so";
-
-fn base64url(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    let mut out = String::new();
-    for three in bytes.chunks(3) {
-        let word = three.iter().fold(0_u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
-        (0..=three.len()).for_each(|at| out.push(DIGITS[(word >> (18 - 6 * at)) as usize & 63] as char));
-    }
-    out
-}
-
-/// A genuine token with these claims beside `exp`.
-pub fn token(claims: &str) -> String {
-    let exp = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() + 600;
-    let text = format!(
-        "{}.{}",
-        base64url(br#"{"alg":"HS256"}"#),
-        base64url(format!(r#"{{"exp":{exp},{claims}}}"#).as_bytes())
-    );
-    let mac = MacKey::new(SECRET.as_bytes().to_vec()).mac(Sha2::Sha256, text.as_bytes()).unwrap();
-    format!("{text}.{}", base64url(&mac))
-}
+use crate::signing::{SECRET, token};
 
 struct Site {
     gate: Gate,

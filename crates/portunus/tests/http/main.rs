@@ -11,6 +11,8 @@ mod http2_server;
 mod harness;
 #[path = "../harness/secure.rs"]
 mod secure;
+#[path = "../harness/signing.rs"]
+mod signing;
 #[path = "../harness/trial.rs"]
 mod trial;
 #[path = "../harness/websocket.rs"]

@@ -26,17 +26,19 @@ pub(super) async fn respond(
 ) -> Result<(), Failure> {
     let Action::Respond { status, content_type, body, .. } = &route.config.action else { return Ok(()) };
     let responses = &context.generation.responses;
-    let Some(template) = responses.template(route.index) else {
-        let fixed =
-            Fixed { status: *status, content_type, body: responses.body(route.index).unwrap_or(body), made: false };
-        return fixed.send(context, (route, params), head, sink, ledger).await;
-    };
-    let mut made = buffer();
-    // In a body there is a place for any value.
-    let _ = context.values(head, params, ledger.noted()).render(template, &mut made);
-    let fixed = Fixed { status: *status, content_type, body: &made, made: true };
+    let made = responses.template(route.index).map(|template| {
+        let mut made = buffer();
+        // In a body there is a place for any value.
+        let _ = context.values(head, params, ledger.noted()).render(template, &mut made);
+        made
+    });
+    let own = || responses.body(route.index).unwrap_or(body);
+    let body = made.as_deref().unwrap_or_else(own);
+    let fixed = Fixed { status: *status, content_type, body, made: made.is_some() };
     let sent = fixed.send(context, (route, params), head, sink, ledger).await;
-    recycle(made);
+    if let Some(made) = made {
+        recycle(made);
+    }
     sent
 }
 

@@ -232,6 +232,12 @@ unsafe fn text(name: *const sys::X509_NAME) -> Result<String, Error> {
     }
 }
 
+/// The address of an iPAddress entry (RFC 5280 §4.2.1.6).
+pub(crate) fn address(octets: &[u8]) -> Option<IpAddr> {
+    let v4 = <[u8; 4]>::try_from(octets).map(IpAddr::from);
+    v4.or_else(|_| <[u8; 16]>::try_from(octets).map(IpAddr::from)).ok()
+}
+
 /// The dNSName and iPAddress entries. A name that is not ASCII, or holds a NUL, cannot be a host name and is kept in an escaped form that no client asks for.
 fn alternative_names(x509: &X509) -> Result<(Vec<String>, Vec<IpAddr>), Error> {
     let mut critical = 0;
@@ -260,10 +266,8 @@ fn alternative_names(x509: &X509) -> Result<(Vec<String>, Vec<IpAddr>), Error> {
             let bytes = std::slice::from_raw_parts(sys::ASN1_STRING_get0_data(string), length);
             if (*name).type_ == sys::GEN_DNS {
                 dns_names.push(bytes.escape_ascii().to_string());
-            } else if let Ok(octets) = <[u8; 4]>::try_from(bytes) {
-                addresses.push(octets.into());
-            } else if let Ok(octets) = <[u8; 16]>::try_from(bytes) {
-                addresses.push(octets.into());
+            } else {
+                addresses.extend(address(bytes));
             }
         }
         Ok((dns_names, addresses))
