@@ -5,7 +5,7 @@
 pub mod forwarded;
 pub mod underscored;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use config::{Config, ContractChoice, ContractConfig, Mode, RouteConfig};
@@ -16,6 +16,7 @@ use wire::http::RequestHead;
 
 use crate::auth::{DeniedTokens, Verifier, Verifiers};
 use crate::client::AddressSet;
+use crate::configured_map::ConfiguredMap;
 use crate::host_map::HostMap;
 use crate::upstream::Group;
 
@@ -376,7 +377,7 @@ pub struct Contracts {
     by_name: BTreeMap<String, Arc<ActiveContract>>,
     /// By route number.
     routes: Vec<OfRoute>,
-    listeners: HashMap<String, Arc<ActiveContract>>,
+    listeners: ConfiguredMap<String, Arc<ActiveContract>>,
     hosts: HostMap<Arc<ActiveContract>>,
 }
 

@@ -38,7 +38,7 @@ impl<T> HostMap<T> {
 
     /// The value of the most specific pattern that `host` falls under.
     pub fn find(&self, host: &[u8]) -> Option<&T> {
-        self.matches(host).next()
+        if self.is_empty() { None } else { self.matches(host).next() }
     }
 
     /// The values of all patterns that `host` falls under, the most specific first.

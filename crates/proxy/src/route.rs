@@ -186,7 +186,7 @@ impl RouteTable {
             is_another && (is_guarded || is_left || has_void_parameter(head.path(), route, params))
         };
         let is_hidden = |reading: &Vec<u8>| !reading.is_empty() && is_hidden(reading);
-        !route.config.options.allow_ambiguous_path && readings(head.path()).iter().any(is_hidden)
+        !route.config.options.allow_ambiguous_path && readings(head).iter().any(is_hidden)
     }
 
     /// The most specific route of `tree` for what is sought, but with this path.

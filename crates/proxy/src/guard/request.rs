@@ -447,7 +447,7 @@ impl<'a> Candidate<'a> {
             return None;
         }
         let own = if let Found::Operation(own, _) = found { Some(own.operation.number()) } else { None };
-        let other = readings(self.head.path()).into_iter().find_map(|reading| {
+        let other = readings(self.head).into_iter().filter(|reading| !reading.is_empty()).find_map(|reading| {
             let Found::Operation(other, _) = self.active.contract.find(method, &reading) else { return None };
             Some(other.operation.number()).filter(|other| Some(*other) != own)
         });
@@ -463,7 +463,7 @@ impl<'a> Candidate<'a> {
         };
         let is_elsewhere = |reading: &Vec<u8>| !reading.is_empty() && is_elsewhere(reading);
         !self.route.config.options.allow_ambiguous_path
-            && readings(path).iter().any(is_elsewhere)
+            && readings(self.head).iter().any(is_elsewhere)
             && own.operation.plain_path_values(values, path).any(is_void)
     }
 

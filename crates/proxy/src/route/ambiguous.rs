@@ -6,23 +6,18 @@
 
 use config::{PathPattern, Segment};
 use memchr::memmem;
+use wire::http::head::RequestHead;
 
-/// The other paths that servers may read `path` as: without decoding and with. Empty ones are none. Costs one look at most paths.
-pub fn readings(path: &[u8]) -> [Vec<u8>; 2] {
-    if !may_have_readings(path) {
-        return [Vec::new(), Vec::new()];
-    }
+/// The other paths that servers may read that of a request as: without decoding and with. Empty ones are none.
+pub fn readings(head: &RequestHead) -> [Vec<u8>; 2] {
+    if head.has_plain_path { [Vec::new(), Vec::new()] } else { of_path(head.path()) }
+}
+
+/// As [`readings`], of a path that nobody has looked at.
+fn of_path(path: &[u8]) -> [Vec<u8>; 2] {
     let has_escapes = memmem::find(path, b"3B").is_some() || memmem::find(path, b"2F").is_some();
     let decoded = if has_escapes { simplified(&decoded(path)) } else { Vec::new() };
     [simplified(path), decoded].map(|reading| if reading == path { Vec::new() } else { reading })
-}
-
-/// Whether there is a `;`, an escape, or two slashes in a row.
-fn may_have_readings(path: &[u8]) -> bool {
-    // Without an early end, so that many bytes are looked at together.
-    let is_odd = path.iter().fold(false, |is_odd, byte| is_odd | (*byte == b';') | (*byte == b'%'));
-    let pairs = path.iter().zip(path.iter().skip(1));
-    is_odd | pairs.fold(false, |is_doubled, (one, next)| is_doubled | ((*one == b'/') & (*next == b'/')))
 }
 
 /// With `%3B` and `%2F` decoded, however often they were encoded (`%252F`). Canonical paths have upper-case escapes.
@@ -95,6 +90,8 @@ pub(super) fn is_more_specific(one: &PathPattern, other: &PathPattern) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use wire::http::target::is_plain;
+
     use super::*;
 
     #[test]
@@ -131,8 +128,9 @@ mod tests {
             ("/a%252Fb%25253Bc", "", "/a/b"),
             ("/a%2525b%25", "", ""),
         ] {
-            let found = readings(path.as_bytes()).map(|reading| String::from_utf8(reading).unwrap_or_default());
+            let found = of_path(path.as_bytes()).map(|reading| String::from_utf8(reading).unwrap_or_default());
             assert_eq!(found, [plain, with_escapes], "{path}");
+            assert!(!is_plain(path.as_bytes()) || found.concat().is_empty(), "{path}");
         }
     }
 }

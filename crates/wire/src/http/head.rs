@@ -119,6 +119,8 @@ pub struct RequestHead {
     pub path_len: usize,
     /// Whether the path holds an encoded slash (`%2F`), which only a route that opts in may accept.
     pub has_encoded_slash: bool,
+    /// The path is known to hold no `;`, no escape and no two slashes in a row: no server takes it for another path. Not set where nobody has looked.
+    pub has_plain_path: bool,
     /// The target was in absolute form and its scheme https.
     pub says_https: bool,
     /// Host and optional port: from the absolute form or `:authority` if there was one, else from Host. Lower case, and
@@ -153,6 +155,7 @@ impl RequestHead {
         self.target.clear();
         self.path_len = 0;
         self.has_encoded_slash = false;
+        self.has_plain_path = false;
         self.has_underscore = false;
         self.says_https = false;
         self.authority.clear();
@@ -308,6 +311,7 @@ mod tests {
             target: b"/a?b".to_vec(),
             path_len: 2,
             has_encoded_slash: true,
+            has_plain_path: true,
             has_underscore: true,
             says_https: true,
             authority: b"a".to_vec(),

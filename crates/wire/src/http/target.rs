@@ -22,8 +22,17 @@ const MAX_HOST_BYTES: usize = 253;
 pub fn read_origin_form(target: &[u8], head: &mut RequestHead) -> Result<(), HeadError> {
     let (path, query) = target.split_at(memchr::memchr(b'?', target).unwrap_or(target.len()));
     head.has_encoded_slash = canonical_path(path, &mut head.target)?;
+    head.has_plain_path = is_plain(&head.target);
     head.path_len = head.target.len();
     append_query(query, head)
+}
+
+/// Whether a path holds no `;`, no escape and no two slashes in a row.
+pub fn is_plain(path: &[u8]) -> bool {
+    // Without an early end, so that many bytes are looked at together.
+    let is_odd = path.iter().fold(false, |is_odd, byte| is_odd | (*byte == b';') | (*byte == b'%'));
+    let pairs = path.iter().zip(path.iter().skip(1));
+    !pairs.fold(is_odd, |is_odd, (one, next)| is_odd | ((*one == b'/') & (*next == b'/')))
 }
 
 /// Appends a query with its `?`, if there is one.

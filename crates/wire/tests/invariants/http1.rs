@@ -2,7 +2,7 @@
 
 use wire::http::fields::{is_field_value, is_request_field_name, is_token};
 use wire::http::http1::{Parsed, parse_request, parse_response, write_fields, write_request_line, write_status_line};
-use wire::http::target::{canonical_authority, canonical_path, canonical_query};
+use wire::http::target::{canonical_authority, canonical_path, canonical_query, is_plain};
 use wire::http::{Fields, HeadError, HeadLimits, Method, RequestHead, ResponseHead, Version};
 
 const LIMITS: [HeadLimits; 2] = [
@@ -83,6 +83,7 @@ fn check_request_target(head: &RequestHead) {
         (path, _) => {
             assert_eq!(canonical_path(path, &mut out), Ok(head.has_encoded_slash));
             assert_eq!(out, path);
+            assert_eq!(head.has_plain_path, is_plain(path));
         }
     }
     if let Some(query) = head.query().strip_prefix(b"?") {

@@ -134,7 +134,7 @@ fn read_target(target: &[u8], head: &mut RequestHead) -> Result<AuthorityFrom, H
         Some(b'/') => read_origin_form(origin, head)?,
         _ => {
             head.target.push(b'/');
-            head.path_len = 1;
+            (head.path_len, head.has_plain_path) = (1, true);
             append_query(origin, head)?;
         }
     }
