@@ -2,17 +2,19 @@
 //!
 //! Each direction waits for its receiver before it takes more from its sender, so what is under way is bounded by one chunk or one pipe. A
 //! direction at rest holds neither. Between two plain sockets bytes that come in bulk are moved inside the kernel; few bytes are copied, which is
-//! cheaper then. The client may be a stream of HTTP/2 (`http/upgraded.rs`).
+//! cheaper then. The client may be a stream of HTTP/2 (`http/upgraded.rs`). While the upstream takes nothing, nobody reads from the client, so that
+//! the other direction watches whether it is still there.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::task::{Poll, ready};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use net::clock::coarse;
 use net::splice::Pipe;
 use net::{Chunk, Deadline};
+use pin_project_lite::pin_project;
 use transport::{Broken, Transport};
 
 /// Less than this in a pipe is no bulk any more.
@@ -55,6 +57,8 @@ pub struct Bounds {
     pub idle: Duration,
     /// At all, on the coarse clock; none for no bound.
     pub until: Option<Duration>,
+    /// Without a byte that the upstream takes, once the client has finished sending and bytes of it still wait; none for no other bound than `idle`.
+    pub finished_client: Option<Duration>,
 }
 
 /// Bytes a tunnel carried, and who finished first.
@@ -88,6 +92,9 @@ pub trait Sink {
     /// Ends the direction. `closes_next`: the close of the whole connection follows at once.
     async fn finish(&mut self, closes_next: bool);
 
+    /// Waits until the receiver has broken off or, with `or_finished`, sends no more, if that can be seen before all that it has sent is read.
+    async fn gone(&mut self, or_finished: bool);
+
     /// The connection, if its bytes go over the socket as they are.
     fn plain(&self) -> Option<&Transport>;
 }
@@ -119,6 +126,11 @@ impl Sink for &Transport {
         }
     }
 
+    async fn gone(&mut self, or_finished: bool) {
+        let (stream, mut wait) = (self.stream(), None);
+        poll_fn(|context| stream.poll_gone(context, or_finished, &mut wait)).await;
+    }
+
     fn plain(&self) -> Option<&Transport> {
         self.is_plain().then_some(*self)
     }
@@ -136,8 +148,26 @@ pub async fn run(
     let moved = Cell::new(coarse());
     let first = &carried.ended_first;
     let (sent, received) = (&carried.to_client, &carried.from_client);
-    let up = Direction { from: from_client, to: upstream, count: received, moved: &moved, ended_first: first };
-    let down = Direction { from: upstream, to: to_client, count: sent, moved: &moved, ended_first: first };
+    let upstream_is_full = Cell::new(false);
+    let watch = Watch { upstream_is_full: &upstream_is_full, upstream, finished_client: bounds.finished_client };
+    let up = Direction {
+        from: from_client,
+        to: upstream,
+        count: received,
+        moved: &moved,
+        ended_first: first,
+        is_full: Some(&upstream_is_full),
+        watch: None,
+    };
+    let down = Direction {
+        from: upstream,
+        to: to_client,
+        count: sent,
+        moved: &moved,
+        ended_first: first,
+        is_full: None,
+        watch: Some(watch),
+    };
     drive(pin!(up.copy(client_first)), pin!(down.copy(upstream_first)), bounds, &moved, first).await
 }
 
@@ -226,6 +256,93 @@ pub(crate) async fn arrived(has_gone_on: impl Fn() -> bool) {
     }
 }
 
+/// What the direction to the client watches for, while the other one cannot read from the client.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Watch<'w> {
+    /// The upstream takes nothing now.
+    pub(crate) upstream_is_full: &'w Cell<bool>,
+    pub(crate) upstream: &'w Transport,
+    /// As in [`Bounds`].
+    pub(crate) finished_client: Option<Duration>,
+}
+
+impl Watch<'_> {
+    /// Waits until the client has left: broken off, or finished while the upstream takes nothing for too long.
+    async fn client_has_left(self, client: &mut impl Sink) {
+        let Some(wait) = self.finished_client else { return client.gone(false).await };
+        client.gone(true).await;
+        let mut deadline = Deadline::new();
+        loop {
+            let (_, taken) = self.upstream.traffic();
+            // What it has sent may still be wanted by an upstream that is slow.
+            let broke_off = deadline.within(wait, client.gone(false)).await.is_ok();
+            if broke_off || self.upstream.traffic().1 == taken {
+                return;
+            }
+        }
+    }
+}
+
+pin_project! {
+    /// Bytes on their way to a receiver; notes while it takes nothing. A struct and not an `async fn`, as all that wraps other futures on the way of messages.
+    #[must_use = "futures do nothing unless awaited"]
+    pub(crate) struct Noting<'c, F> {
+        pub(crate) is_full: Option<&'c Cell<bool>>,
+        #[pin]
+        pub(crate) sending: F,
+    }
+}
+
+impl<F: Future> Future for Noting<'_, F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let polled = this.sending.poll(context);
+        if let Some(is_full) = this.is_full {
+            is_full.set(polled.is_pending());
+        }
+        polled
+    }
+}
+
+pin_project! {
+    /// A wait for the upstream, which ends when the client leaves whom nobody reads from meanwhile.
+    #[must_use = "futures do nothing unless awaited"]
+    pub(crate) struct Watching<'w, T, F> {
+        client: Option<&'w mut T>,
+        watch: Option<Watch<'w>>,
+        // Takes memory only while the upstream takes nothing.
+        leaving: Option<Pin<Box<dyn Future<Output = ()> + 'w>>>,
+        #[pin]
+        waiting: F,
+    }
+}
+
+/// Waits for the upstream; `client` is where its bytes go.
+pub(crate) fn watching<'w, T: Sink, F>(waiting: F, client: &'w mut T, watch: Option<Watch<'w>>) -> Watching<'w, T, F> {
+    Watching { client: Some(client), watch, leaving: None, waiting }
+}
+
+impl<T: Sink, R, F: Future<Output = Result<R, Failure>>> Future for Watching<'_, T, F> {
+    type Output = Result<R, Failure>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        if let Poll::Ready(done) = this.waiting.poll(context) {
+            return Poll::Ready(done);
+        }
+        let Some(watch) = this.watch.filter(|watch| watch.upstream_is_full.get()) else { return Poll::Pending };
+        if let Some(client) = this.client.take() {
+            *this.leaving = Some(Box::pin(watch.client_has_left(client)));
+        }
+        match this.leaving {
+            Some(leaving) => leaving.as_mut().poll(context).map(|()| Err(Failure::Receiver)),
+            None => Poll::Pending,
+        }
+    }
+}
+
 /// One direction of a tunnel.
 struct Direction<'a, F, T> {
     from: F,
@@ -233,6 +350,10 @@ struct Direction<'a, F, T> {
     count: &'a Cell<u64>,
     moved: &'a Cell<Duration>,
     ended_first: &'a Cell<Option<Party>>,
+    /// Notes that the receiver takes nothing.
+    is_full: Option<&'a Cell<bool>>,
+    /// Of the direction to the client.
+    watch: Option<Watch<'a>>,
 }
 
 impl<F: Source, T: Sink> Direction<'_, F, T> {
@@ -243,7 +364,8 @@ impl<F: Source, T: Sink> Direction<'_, F, T> {
         loop {
             let is_bulk = can_splice && chunk.is_full();
             if !chunk.is_empty() {
-                self.to.send(&chunk).await.map_err(|_| Failure::Receiver)?;
+                let sending = Noting { is_full: self.is_full, sending: self.to.send(&chunk) };
+                sending.await.map_err(|_| Failure::Receiver)?;
                 self.note(chunk.len());
             }
             // The buffer goes back to the pool before we wait.
@@ -251,7 +373,8 @@ impl<F: Source, T: Sink> Direction<'_, F, T> {
             if is_bulk && self.splice().await? {
                 break;
             }
-            chunk = self.from.recv().await.map_err(|_| Failure::Sender)?;
+            let receiving = async { self.from.recv().await.map_err(|_| Failure::Sender) };
+            chunk = watching(receiving, &mut self.to, self.watch).await?;
             if chunk.is_empty() {
                 break;
             }
@@ -265,23 +388,25 @@ impl<F: Source, T: Sink> Direction<'_, F, T> {
     }
 
     /// Moves bytes inside the kernel for as long as they come in bulk. True at the sender's end.
-    async fn splice(&self) -> Result<bool, Failure> {
-        let (Some(from), Some(to)) = (self.from.plain(), self.to.plain()) else { return Ok(false) };
+    async fn splice(&mut self) -> Result<bool, Failure> {
         loop {
+            let Some(from) = self.from.plain() else { return Ok(false) };
             // While nothing comes, the pipe is with others.
-            let filled = poll_fn(|context| {
+            let filling = poll_fn(|context| {
                 let Ok(mut pipe) = Pipe::take() else { return Poll::Ready(Ok(None)) };
                 let count = ready!(from.poll_fill(context, &mut pipe)).map_err(|_| Failure::Sender)?;
                 Poll::Ready(Ok(Some((pipe, count))))
-            })
-            .await?;
+            });
+            let filled = watching(filling, &mut self.to, self.watch).await?;
             // Without pipes, copying goes on.
             let Some((mut pipe, count)) = filled else { return Ok(false) };
             if count == 0 {
                 return Ok(true);
             }
+            let Some(to) = self.to.plain() else { return Ok(false) };
             while pipe.held() > 0 {
-                let drained = poll_fn(|context| to.poll_drain(context, &mut pipe)).await;
+                let draining = poll_fn(|context| to.poll_drain(context, &mut pipe));
+                let drained = Noting { is_full: self.is_full, sending: draining }.await;
                 self.note(drained.map_err(|_| Failure::Receiver)?);
             }
             if count < BULK_BYTES {

@@ -85,6 +85,8 @@ pub async fn serve(
     let bounds = pump::Bounds {
         idle: settings.config.idle_timeout.unwrap_or(settings.idle_timeout),
         until: settings.config.max_lifetime.map(|lifetime| coarse() + lifetime),
+        // Its end may be all that it has to say, and the upstream slow to take the rest.
+        finished_client: None,
     };
     let (mut state, first) = TunnelState::new(conn, worker, opened, settings.front.as_deref());
     // The rules are not needed any more, and an idle tunnel must not keep them alive.

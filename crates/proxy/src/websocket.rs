@@ -18,7 +18,7 @@ use wire::websocket::{ClientMessages, FrameError, Opcode, ServerFrames, Whole, w
 use crate::guard::{Answer, Lease, Messages};
 use crate::message::context::Context;
 use crate::message::contract_note::ContractNote;
-use crate::pump::{self, Bounds, Carried, End, Failure, Sink, Source};
+use crate::pump::{self, Bounds, Carried, End, Failure, Noting, Sink, Source, Watch, watching};
 
 /// How long the upstream may take to end the message that it is sending, once the connection is to close.
 const CLOSE_WAIT: Duration = Duration::from_secs(2);
@@ -54,6 +54,8 @@ pub async fn run(
         responded: Notify::new(),
         closed: Notify::new(),
         closes: Cell::new(false),
+        upstream_is_full: Cell::new(false),
+        finished_client: bounds.finished_client,
     };
     let up = pin!(socket.up(from_client, client_first));
     let down = pin!(socket.down(to_client, upstream_first));
@@ -75,6 +77,8 @@ struct Socket<'a> {
     /// They are sent, and nothing more is.
     closed: Notify,
     closes: Cell<bool>,
+    upstream_is_full: Cell<bool>,
+    finished_client: Option<Duration>,
 }
 
 impl Socket<'_> {
@@ -162,7 +166,8 @@ impl Socket<'_> {
     }
 
     async fn forward(&self, frames: &[u8]) -> Result<(), Failure> {
-        self.upstream.send(frames).await.map_err(|_| Failure::Receiver)?;
+        let sending = Noting { is_full: Some(&self.upstream_is_full), sending: self.upstream.send(frames) };
+        sending.await.map_err(|_| Failure::Receiver)?;
         let count = &self.carried.from_client;
         count.set(count.get() + frames.len() as u64);
         self.moved.set(coarse());
@@ -201,7 +206,7 @@ impl Socket<'_> {
             self.pass(&mut client, rest).await?;
             drop(chunk);
             chunk = loop {
-                if let Some(chunk) = self.next(frames.is_between()).await? {
+                if let Some(chunk) = watching(self.next(frames.is_between()), &mut client, Some(self.watch())).await? {
                     break chunk;
                 }
                 self.respond(&mut client).await?;
@@ -216,6 +221,11 @@ impl Socket<'_> {
         }
         pump::finish(&mut client, &self.carried.ended_first).await;
         Ok(())
+    }
+
+    fn watch(&self) -> Watch<'_> {
+        let Socket { upstream, upstream_is_full, finished_client, .. } = self;
+        Watch { upstream, upstream_is_full, finished_client: *finished_client }
     }
 
     /// What the upstream sends next; none if there are responses of ours, where they may stand.

@@ -137,7 +137,14 @@ const CLIENTS_HTTP_2: &[FixedBound] = &[
         "CONNECTION_WINDOW",
         "Flow-control window of a connection",
         "1MiB",
-        "The same for all its streams.",
+        "The same for all its streams. Each open WebSocket adds the window of its stream, so that those whose servers do not read take nothing from others.",
+    ),
+    bound(
+        "proxy/src/http/h2.rs",
+        "MOST_WINDOW",
+        "The same with all its WebSockets",
+        "2147483647",
+        "RFC 9113 §6.9.1. `h2_max_streams` of 128 takes 33 MiB at most.",
     ),
     bound(
         "proxy/src/http/h2.rs",
@@ -335,6 +342,13 @@ const TUNNELS: &[FixedBound] = &[
         "Time to receive the rest of a tunnel that was cut",
         "2s",
         "What was sent before arrives, and then a reset.",
+    ),
+    bound(
+        "proxy/src/http/upgraded.rs",
+        "FINISHED_CLIENT_WAIT",
+        "Time for which a server may take nothing of a WebSocket whose client has finished sending",
+        "10s",
+        "Such a client has nearly always left. With `half_close: serve`, and in other tunnels, it may be waiting for a response.",
     ),
     bound(
         "proxy/src/loop_guard.rs",

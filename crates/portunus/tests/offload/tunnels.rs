@@ -120,6 +120,71 @@ fn a_slow_reader_holds_its_sender_up() {
     }
 }
 
+/// Nobody reads from a client whose upstream takes nothing, and its reset is noticed all the same.
+#[test]
+fn a_client_that_leaves_a_blocked_upstream_is_noticed() {
+    let (tcp, connections) = tcp_upstream();
+    let gate = four(tcp);
+    let fill = |near: &mut dyn Write| {
+        let piece = noise(7, 64 * 1024);
+        let mut written = 0;
+        while let Ok(count) = near.write(&piece) {
+            written += count;
+            assert!(written < 256 << 20, "{written} bytes were taken");
+        }
+    };
+    let reset_on_close = |near: &std::net::TcpStream| {
+        rustix::net::sockopt::set_socket_linger(near, Some(Duration::ZERO)).unwrap();
+    };
+    let mut near = connect(gate.address("plain-tcp"));
+    let mut plain_far = next(&connections);
+    near.set_write_timeout(Some(MOMENT)).unwrap();
+    fill(&mut near);
+    reset_on_close(&near);
+    drop(near);
+    let mut near = Secure::connect(gate.address("tls-tcp"), gate.dir.path(), "a.test", "any");
+    let mut tls_far = next(&connections);
+    near.socket().set_write_timeout(Some(MOMENT)).unwrap();
+    fill(&mut near);
+    reset_on_close(near.socket());
+    drop(near);
+    for line in gate.log(2) {
+        assert_eq!((&line["reason"], &line["ended_by"]), (&"tunnel_client_reset".into(), &"client".into()), "{line}");
+    }
+    // What it could not take is lost, which must not look like an end.
+    for far in [&mut plain_far, &mut tls_far] {
+        let mut all = Vec::new();
+        assert_eq!(far.read_to_end(&mut all).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    }
+}
+
+/// A client that has said all may wait for an upstream that is slow to take it.
+#[test]
+fn a_client_that_finishes_before_a_blocked_upstream_waits_for_it() {
+    let dir = folder();
+    let connections = unix_upstream(&dir.path().join("up.sock"));
+    let listeners = "  - { name: web, bind: [\"127.0.0.1:0\", \"unix:near.sock\"], tunnel: { upstream: local } }";
+    let gate = Gate::start_in(dir, &yaml(listeners, "  local: { servers: [\"unix:up.sock\"] }", ""));
+    let path = gate.dir.path().join("near.sock");
+    let mut near = None;
+    wait_until("the socket", || {
+        near = std::os::unix::net::UnixStream::connect(&path).ok();
+        near.is_some()
+    });
+    let mut near = near.unwrap();
+    let mut far = next(&connections);
+    near.set_write_timeout(Some(MOMENT)).unwrap();
+    let (piece, mut written) = (noise(8, 64 * 1024), 0);
+    while let Ok(count) = near.write(&piece) {
+        written += count;
+    }
+    near.end();
+    assert_eq!(read_all(&mut far).len(), written);
+    far.write_all(b"all of it").unwrap();
+    far.end();
+    assert_eq!(read_all(&mut near), b"all of it");
+}
+
 fn memory_kib(gate: &Gate) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", gate.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();

@@ -46,8 +46,12 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Bytes a client may send on one stream ahead of us.
 const STREAM_WINDOW: u32 = 256 * 1024;
 
-/// Bytes a client may send on one connection ahead of us.
+/// Bytes a client may send on one connection ahead of us, beside what open WebSockets take: a full window for each, which is all that one may have
+/// waiting, so that those whose servers do not read leave the other streams what they had.
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
+
+/// The largest window there is (RFC 9113 §6.9.1).
+const MOST_WINDOW: u32 = 2_147_483_647;
 
 /// What small DATA frames that wait to be read may take beyond the window, in the library's units: 256 for each. Enough for a full window of messages
 /// of 16 bytes, which a gRPC client sends while its upstream is busy; beyond it the library ends the connection.
@@ -203,12 +207,31 @@ struct Running {
     most_unasked: u32,
     /// Who is to learn that a place is free again, or that the last one has ended.
     watcher: Cell<Option<Waker>>,
+    /// Streams that have become tunnels.
+    tunnels: Cell<u32>,
+    /// For how many of them the connection's window has room.
+    widened_for: Cell<u32>,
 }
 
 impl Running {
     fn new(limits: &Limits) -> Running {
         let most_unasked = limits.h2_max_streams.saturating_add(limits.h2_failed_request_burst);
-        Running { count: Cell::new(0), most: limits.h2_max_streams, most_unasked, watcher: Cell::new(None) }
+        Running {
+            count: Cell::new(0),
+            most: limits.h2_max_streams,
+            most_unasked,
+            watcher: Cell::new(None),
+            tunnels: Cell::new(0),
+            widened_for: Cell::new(0),
+        }
+    }
+
+    /// The window that the connection is to have from now on; none if it has that already. A change is asked for with the next frame of the connection, soon
+    /// enough, since nothing can be used up before.
+    fn new_window(&self) -> Option<u32> {
+        let tunnels = self.tunnels.get();
+        let is_new = self.widened_for.replace(tunnels) != tunnels;
+        is_new.then(|| tunnels.saturating_mul(STREAM_WINDOW).saturating_add(CONNECTION_WINDOW).min(MOST_WINDOW))
     }
 
     /// Whether all places are taken; whoever asks is woken when one is free.
@@ -245,6 +268,22 @@ impl Drop for Slot {
     }
 }
 
+/// Counts a stream among the tunnels until it ends.
+struct OpenTunnel<'r>(&'r Running);
+
+impl<'r> OpenTunnel<'r> {
+    fn of(running: &'r Running) -> OpenTunnel<'r> {
+        running.tunnels.set(running.tunnels.get() + 1);
+        OpenTunnel(running)
+    }
+}
+
+impl Drop for OpenTunnel<'_> {
+    fn drop(&mut self) {
+        self.0.tunnels.set(self.0.tunnels.get() - 1);
+    }
+}
+
 /// The next stream once there is a place for it, unless the client has sent too much that brings nothing.
 fn poll_streams(
     connection: &mut Connection<H2Io, Bytes>,
@@ -254,6 +293,9 @@ fn poll_streams(
 ) -> Poll<Turn> {
     if noticed.floods.is_flooded() {
         return Poll::Ready(Turn::Flooded);
+    }
+    if let Some(window) = running.new_window() {
+        connection.set_target_window_size(window);
     }
     let accepted = if running.is_full(context) {
         // Frames of the streams that have a place are moved all the same. The library keeps what is open or was cancelled, and rejects the rest.
@@ -338,7 +380,7 @@ async fn is_gone(sink: &mut H2Answer) -> bool {
 
 /// Serves one stream, whose place is given back when all else of it is gone.
 async fn stream(
-    _slot: Slot,
+    slot: Slot,
     (request, respond): Opened,
     (noticed, sending): (Rc<Noticed>, Sending),
     conn: Rc<Conn>,
@@ -373,7 +415,7 @@ async fn stream(
             let (body, sink) = (&mut body, &mut sink);
             let exchange = Exchange { context, head: request, response, body, sink, ledger: &mut *ledger, timers };
             let upgraded = exchange::run(exchange).await;
-            carried(upgraded, context, (body, sink), ledger).await
+            carried(upgraded, context, (body, sink), ledger, &slot.0).await
         }
         Err(Rejected::Stream(reason)) => {
             ledger.blame(reason);
@@ -411,10 +453,14 @@ async fn carried(
     context: Context<'_>,
     stream: (&mut H2Body, &mut H2Answer),
     ledger: &mut Ledger,
+    running: &Running,
 ) -> Result<(), ErrorCode> {
     match upgraded {
         Ok(None) => Ok(()),
-        Ok(Some(upgraded)) => Box::pin(carry_stream(context, stream, upgraded, ledger)).await,
+        Ok(Some(upgraded)) => {
+            let _open = OpenTunnel::of(running);
+            Box::pin(carry_stream(context, stream, upgraded, ledger)).await
+        }
         Err(Aborted) => Err(ErrorCode::INTERNAL_ERROR),
     }
 }

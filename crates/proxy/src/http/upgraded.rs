@@ -2,6 +2,10 @@
 //!
 //! Owns how the end of one side is shown to the other. What is carried is `pump`'s and `websocket`'s.
 
+use std::future::poll_fn;
+use std::time::Duration;
+
+use config::HalfClose;
 use h2::Reason as ErrorCode;
 use net::Chunk;
 use reason::{Reason, Side};
@@ -16,6 +20,9 @@ use crate::message::ledger::Ledger;
 use crate::message::sides::{MessageBody, ResponseSink};
 use crate::pump::{self, Bounds, Carried, End, Sink, Source, arrived, cut};
 use crate::websocket;
+
+/// Once the client has finished sending, how long its upstream may take nothing of what waits for it.
+const FINISHED_CLIENT_WAIT: Duration = Duration::from_secs(10);
 
 /// How the client's side is to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +44,12 @@ pub async fn carry(
     let carried = Carried::default();
     let Upgraded { transport, first: upstream_first, place, messages } = *upgraded;
     let upstream = (&transport, upstream_first);
-    let bounds = Bounds { idle: context.generation.config.limits.tunnel_idle_timeout, until: None };
+    let serves_half_closed = context.conn.listener.options.half_close == HalfClose::Serve;
+    let bounds = Bounds {
+        idle: context.generation.config.limits.tunnel_idle_timeout,
+        until: None,
+        finished_client: (!serves_half_closed).then_some(FINISHED_CLIENT_WAIT),
+    };
     let end = match &messages {
         None => pump::run((client, first), upstream, bounds, &carried).await,
         Some(messages) => {
@@ -140,6 +152,11 @@ impl Sink for ToStream<'_> {
 
     async fn finish(&mut self, _closes_next: bool) {
         let _ = self.answer.end(None).await;
+    }
+
+    async fn gone(&mut self, _or_finished: bool) {
+        // Of the end of a stream nothing is known before what comes ahead of it is read.
+        poll_fn(|context| self.answer.poll_gone(context).map(drop)).await;
     }
 
     fn plain(&self) -> Option<&transport::Transport> {
