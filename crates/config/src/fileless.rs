@@ -20,7 +20,7 @@ impl AdminConfig {
 
     /// Its settings that are a value alone.
     pub(super) fn read(bind: Endpoint, node: &Node) -> AdminConfig {
-        AdminConfig { bind, hosts: Vec::new(), connection_timeout: setting(node, "connection_timeout") }
+        AdminConfig { bind, token: None, hosts: Vec::new(), connection_timeout: setting(node, "connection_timeout") }
     }
 }
 

@@ -702,6 +702,8 @@ impl Forwarding {
 pub struct AdminConfig {
     /// Loopback or Unix socket, unless `allow_remote` was said.
     pub bind: Endpoint,
+    /// What requests over TCP must bear.
+    pub token: Option<Secret>,
     /// Further Host values accepted beside the bound address, `localhost` and loopback literals.
     pub hosts: Vec<String>,
     /// Longest life of a connection.

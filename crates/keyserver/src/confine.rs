@@ -27,6 +27,9 @@ pub fn confine(config: &KeyServerConfig, control: Option<&Path>) -> Result<Files
             read.insert(parent(path));
         }
     }
+    if let Some(config::Secret::File(path)) = config.admin.as_ref().and_then(|admin| admin.token.as_ref()) {
+        read.insert(parent(path));
+    }
     read.extend(config.config_folder.clone());
     read.insert(PathBuf::from("/proc/self"));
     let mut write = BTreeSet::new();

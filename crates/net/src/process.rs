@@ -15,6 +15,11 @@ pub fn raise_descriptor_limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
+/// The user whose rights the process has; 0 is root.
+pub fn effective_user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
 /// Sends SIGHUP to a child that has not been waited for: until then nobody else has its number, also when it has ended.
 ///
 /// # Errors

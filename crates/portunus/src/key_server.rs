@@ -13,7 +13,7 @@ use net::confine::Files;
 use telemetry::Diagnostics;
 
 use crate::admin::{AdminState, ReloadRequest};
-use crate::supervisor::{self, Belongings, Options, Origin, Plan, Reload, Role, Watched};
+use crate::supervisor::{self, Belongings, Control, Options, Origin, Plan, Reload, Role, Watched};
 
 /// A running key server.
 struct KeyServer(Server);
@@ -28,13 +28,14 @@ pub fn run_file(file: &Path, options: Options) -> ExitCode {
     let source: Source = Box::new(move || {
         config::load_key_server(&again).map_err(|problems| problems.list().iter().map(ToString::to_string).collect())
     });
-    run(config, source, Origin::of_file(file, options))
+    // Its sandbox closes all folders but those that somebody named.
+    run(config, source, Origin::of_file(file, options, Control::None))
 }
 
 /// Runs a key server until it is told to end: 0 if everything asked was answered, 1 if it could not start or had to end sooner.
 pub fn run(config: KeyServerConfig, source: Source, origin: Origin) -> ExitCode {
     let watched = watched(&config, origin.watched.as_deref());
-    let (period, kept, control) = (config.reload_interval, config.clone(), origin.control.clone());
+    let (period, kept, control) = (config.reload_interval, config.clone(), origin.control.named().cloned());
     let plan = Plan {
         prepare: move || prepare(&kept, control),
         watched,

@@ -38,6 +38,7 @@ use predecessor::{Inheritance, Predecessor};
 use signals::Signals;
 use upgrades::Upgrades;
 
+pub use admin_side::Control;
 pub use handover::Belongings;
 pub use watched::Watched;
 
@@ -138,8 +139,8 @@ pub trait Role: Send + Sync + 'static {
 /// How a process is run, beside what its configuration says.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Options {
-    /// Serve the admin pages on this Unix socket too, for `portunus reload`, whatever FILE says
-    #[arg(long, value_name = "PATH")]
+    /// Where the admin socket is, which `portunus status`, `reload` and others ask, whatever FILE says; `none` for no socket
+    #[arg(long, value_name = "PATH", env = "PORTUNUS_CONTROL", hide_env_values = true)]
     pub control: Option<PathBuf>,
     /// Do not load FILE again when it changes, only when asked to
     #[arg(long)]
@@ -151,16 +152,17 @@ pub struct Options {
 pub struct Origin {
     /// The configuration file, if a change of it is to be loaded.
     pub watched: Option<PathBuf>,
-    /// Where the admin pages are served whatever the configuration says.
-    pub control: Option<PathBuf>,
+    /// Where the admin socket is, whatever the configuration says.
+    pub control: Control,
     /// How often the configuration is made anew without a reason, where changes of what it is made of may not show in one file.
     pub remade: Option<Duration>,
 }
 
 impl Origin {
-    /// Of a process that was started from a file.
-    pub fn of_file(file: &Path, options: Options) -> Origin {
-        Origin { watched: (!options.no_watch).then(|| file.to_owned()), control: options.control, remade: None }
+    /// Of a process that was started from a file; its admin socket is the `usual` one unless the options name another.
+    pub fn of_file(file: &Path, options: Options, usual: Control) -> Origin {
+        let control = Control::of_option(options.control, usual);
+        Origin { watched: (!options.no_watch).then(|| file.to_owned()), control, remade: None }
     }
 }
 
@@ -241,7 +243,7 @@ fn begin<R: Role>(
     predecessor: Option<&Predecessor>,
     managed: Inherited,
     start: impl FnOnce(&mut Inherited, State) -> Result<R, Vec<String>>,
-    control: Option<PathBuf>,
+    control: Control,
     upgrades: &Upgrades,
     runtime: &tokio::runtime::LocalRuntime,
 ) -> Result<(Arc<R>, AdminSide), Vec<String>> {

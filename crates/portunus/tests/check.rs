@@ -485,7 +485,7 @@ fn what_is_probably_not_meant_is_warned_of() {
 upstreams: { app: { servers: ['127.0.0.1:1'] }, old: { servers: ['127.0.0.1:2'] } }
 policies: { nobody: { deny: [127.0.0.1] } }
 trusted_proxies: ['0.0.0.0/0']
-admin: { bind: '0.0.0.0:0', allow_remote: true }
+admin: { bind: '0.0.0.0:0', allow_remote: true, token: { env: ADMIN_TOKEN } }
 listeners:
   - name: edge
     bind: '127.0.0.1:0'

@@ -41,14 +41,14 @@ fn open_trust(config: &Config) -> Vec<String> {
     texts
 }
 
-/// The admin listener asks nobody who he is.
+/// The token of the admin listener can be read on its way.
 fn exposed_admin(config: &Config) -> Option<String> {
     let Endpoint::Tcp(address) = &config.admin.as_ref()?.bind else { return None };
     let is_remote = !address.ip().to_canonical().is_loopback();
     is_remote.then(|| {
         format!(
-            "the admin listener at {address} can be reached from other machines and authenticates nobody; bind it to loopback or a Unix socket, or let a \
-             firewall guard it"
+            "the admin listener at {address} can be reached from other machines, and its token travels in the clear; bind it to loopback or a Unix socket, \
+             and let a listener with TLS lead there"
         )
     })
 }

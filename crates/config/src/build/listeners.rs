@@ -242,14 +242,24 @@ impl Build<'_> {
             Endpoint::Tcp(address) => address.ip().to_canonical().is_loopback(),
         };
         if !is_local && read::boolean(node, "allow_remote") != Some(true) {
-            let what = "the admin listener is not on loopback; it has no login";
-            self.problems.add(
-                bind.span,
-                what,
-                "bind `127.0.0.1:9901` or a Unix socket, or say `allow_remote: true` and guard it by other means",
-            );
+            let what = "the admin listener is not on loopback";
+            let fix = "bind `127.0.0.1:9901` or a Unix socket, or say `allow_remote: true` and add a `token`";
+            self.problems.add(bind.span, what, fix);
         }
-        Some(AdminConfig { hosts, ..AdminConfig::read(endpoint, node) })
+        let token = read::mapping(node, "token").and_then(|token| self.secret(token));
+        match (&endpoint, node.get("token")) {
+            (Endpoint::Unix(_), Some(at)) => {
+                let what = "`token` has no effect on a Unix socket, whose file mode says who may connect";
+                self.problems.add(at.span, what, "remove it, or bind an address");
+            }
+            (Endpoint::Tcp(_), None) if !is_local && read::boolean(node, "allow_remote") == Some(true) => {
+                let what = "the admin listener is not on loopback and has no `token`: everybody could use it";
+                let fix = "add `token: { file: /etc/portunus/admin.token }`, or bind loopback or a Unix socket";
+                self.problems.add(bind.span, what, fix);
+            }
+            _ => {}
+        }
+        Some(AdminConfig { hosts, token, ..AdminConfig::read(endpoint, node) })
     }
 }
 

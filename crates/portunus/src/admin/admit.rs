@@ -3,30 +3,94 @@
 //! A page in an operator's browser can send requests to loopback. It cannot choose their Host but by a name that its author makes resolve to
 //! loopback (DNS rebinding), and it cannot hide its Origin on a POST, nor Sec-Fetch-Site in browsers that send it. So: Host must be an
 //! address or name that is ours, and a request that says it comes from another origin is rejected, whatever its method.
+//!
+//! Over TCP whoever has an account on the machine can connect. There a token, if one is configured, is asked of every request but those of health checks; and
+//! without one nothing can be changed but by a reload, which only reads files of the operator. Who may connect to a Unix socket is for its file mode to say.
 
 use std::net::IpAddr;
 
-use axum::http::header::{HOST, ORIGIN};
-use axum::http::{HeaderMap, StatusCode, Uri};
-use config::Endpoint;
+use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use config::{Endpoint, Secret};
+use keystore::Password;
+use tls::crypto::digest::constant_time_eq;
+
+/// The scheme of RFC 6750, with the space behind it.
+const BEARER: &[u8] = b"Bearer ";
+
+/// Where nothing may be changed.
+const READ_ONLY: &str =
+    "this address is read-only: whoever has an account here can connect. Use the Unix socket, or set `admin.token`";
 
 /// The rule for one listener.
-#[derive(Debug)]
 pub(super) struct Admission {
     /// Lower-case names and addresses, without ports.
     hosts: Vec<String>,
     /// The bound address; none on a Unix socket.
     bound: Option<IpAddr>,
+    /// What requests must bear.
+    token: Option<Password>,
+}
+
+/// Asked without a token: checks of health have none, and the page of the dashboard, which is the same everywhere, asks for it.
+const OPEN: [&str; 3] = ["/healthz", "/readyz", "/dashboard"];
+
+/// Shortest and longest token, bytes.
+const TOKEN_BYTES: std::ops::RangeInclusive<usize> = 16..=512;
+
+/// Reads the token of a listener.
+///
+/// # Errors
+/// It cannot be read, or is none; never shows it.
+pub(super) fn token(secret: &Secret) -> Result<Password, String> {
+    let token = secret.read()?;
+    if !TOKEN_BYTES.contains(&token.len()) || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        let (least, most) = (TOKEN_BYTES.start(), TOKEN_BYTES.end());
+        return Err(format!(
+            "the admin token is not {least} to {most} visible ASCII characters; `openssl rand -hex 32` makes one"
+        ));
+    }
+    Ok(token)
 }
 
 impl Admission {
-    pub(super) fn new(address: &Endpoint, hosts: &[String]) -> Admission {
+    pub(super) fn new(address: &Endpoint, hosts: &[String], token: Option<Password>) -> Admission {
         let bound = match address {
             Endpoint::Tcp(address) => Some(address.ip()),
             Endpoint::Unix(_) => None,
         };
         let hosts = hosts.iter().filter_map(|host| host_of(host)).map(str::to_ascii_lowercase).collect();
-        Admission { hosts, bound }
+        Admission { hosts, bound, token }
+    }
+
+    /// Whether a request shows who sends it, as far as it has to; else how it is answered, and why. To be asked after [`Admission::check`].
+    pub(super) fn authenticate(
+        &self,
+        method: &Method,
+        path: &str,
+        headers: &HeaderMap,
+    ) -> Result<(), (StatusCode, &'static str)> {
+        let Some(token) = &self.token else {
+            let may = self.may_change() || method.is_safe() || path == "/reload";
+            return if may { Ok(()) } else { Err((StatusCode::FORBIDDEN, READ_ONLY)) };
+        };
+        if OPEN.contains(&path) && method.is_safe() {
+            return Ok(());
+        }
+        let mut values = headers.get_all(AUTHORIZATION).iter();
+        let given = match (values.next(), values.next()) {
+            (Some(value), None) => value.as_bytes().split_at_checked(BEARER.len()),
+            _ => None,
+        };
+        let is_right = given.is_some_and(|(scheme, given)| {
+            scheme.eq_ignore_ascii_case(BEARER) && constant_time_eq(given, token.as_bytes())
+        });
+        if is_right { Ok(()) } else { Err((StatusCode::UNAUTHORIZED, "this needs the token of `admin.token`")) }
+    }
+
+    /// Whether requests that are let in may change things.
+    pub(super) fn may_change(&self) -> bool {
+        self.bound.is_none() || self.token.is_some()
     }
 
     /// Whether a request is taken; else how it is answered, and why.
@@ -102,7 +166,7 @@ mod tests {
     #[test]
     fn only_our_own_names_and_addresses_pass_as_host() {
         let hosts = ["edge.example".to_owned(), "Admin.example:9000".to_owned()];
-        let admission = Admission::new(&Endpoint::Tcp("192.0.2.1:9090".parse().unwrap()), &hosts);
+        let admission = Admission::new(&Endpoint::Tcp("192.0.2.1:9090".parse().unwrap()), &hosts, None);
         let hosts = [
             ("localhost", 200),
             ("LocalHost:8080", 200),
@@ -134,17 +198,17 @@ mod tests {
 
     #[test]
     fn bound_to_every_address_any_literal_one_passes_and_no_name() {
-        let admission = Admission::new(&Endpoint::Tcp("0.0.0.0:9090".parse().unwrap()), &[]);
+        let admission = Admission::new(&Endpoint::Tcp("0.0.0.0:9090".parse().unwrap()), &[], None);
         check(&admission, "/", &[("host", "203.0.113.9:9090")], 200);
         check(&admission, "/", &[("host", "evil.example:9090")], 421);
-        let admission = Admission::new(&Endpoint::Unix("/run/x".into()), &[]);
+        let admission = Admission::new(&Endpoint::Unix("/run/x".into()), &[], None);
         check(&admission, "/", &[("host", "localhost")], 200);
         check(&admission, "/", &[("host", "203.0.113.9")], 421);
     }
 
     #[test]
     fn requests_of_other_origins_are_rejected() {
-        let admission = Admission::new(&Endpoint::Tcp("127.0.0.1:9090".parse().unwrap()), &[]);
+        let admission = Admission::new(&Endpoint::Tcp("127.0.0.1:9090".parse().unwrap()), &[], None);
         let host = ("host", "localhost:9090");
         check(&admission, "/", &[host, ("origin", "http://localhost:9090")], 200);
         check(&admission, "/", &[host, ("origin", "http://localhost:3000")], 403);
@@ -154,5 +218,43 @@ mod tests {
         check(&admission, "/", &[host, ("sec-fetch-site", "none")], 200);
         check(&admission, "/", &[host, ("sec-fetch-site", "same-site")], 403);
         check(&admission, "/", &[host, ("sec-fetch-site", "cross-site")], 403);
+    }
+
+    #[test]
+    fn a_token_is_asked_of_all_but_health_checks_and_without_one_tcp_is_read_only() {
+        let token = || Some(Password::new("0123456789abcdef".to_owned()));
+        let tcp = |token| Admission::new(&Endpoint::Tcp("127.0.0.1:9090".parse().unwrap()), &[], token);
+        let unix = Admission::new(&Endpoint::Unix("/run/x".into()), &[], None);
+        let (open, closed) = (tcp(None), tcp(token()));
+        let right = &["Bearer 0123456789abcdef"][..];
+        let rows: [(&Admission, &str, &str, &[&str], u16); 17] = [
+            (&unix, "POST", "/api/v1/servers", &[], 200),
+            (&open, "GET", "/api/v1/status", &[], 200),
+            (&open, "POST", "/api/v1/servers", &[], 403),
+            (&open, "DELETE", "/config", &[], 403),
+            (&open, "POST", "/reload", &[], 200),
+            (&closed, "GET", "/healthz", &[], 200),
+            (&closed, "POST", "/healthz", &[], 401),
+            (&closed, "GET", "/metrics", &[], 401),
+            (&closed, "POST", "/reload", &[], 401),
+            (&closed, "GET", "/metrics", right, 200),
+            (&closed, "POST", "/api/v1/servers", right, 200),
+            (&closed, "GET", "/metrics", &["bearer 0123456789abcdef"], 200),
+            (&closed, "GET", "/metrics", &["Bearer 0123456789abcdeg"], 401),
+            (&closed, "GET", "/metrics", &["Bearer 0123456789abcde"], 401),
+            (&closed, "GET", "/metrics", &["Basic 0123456789abcdef"], 401),
+            (&closed, "GET", "/metrics", &["Bearer"], 401),
+            (&closed, "GET", "/metrics", &["Bearer 0123456789abcdef", "Bearer 0123456789abcdef"], 401),
+        ];
+        for (admission, method, path, values, expected) in rows {
+            let mut headers = HeaderMap::new();
+            values.iter().for_each(|value| _ = headers.append("authorization", value.parse().unwrap()));
+            let decision = admission.authenticate(&method.parse().unwrap(), path, &headers);
+            assert_eq!(
+                decision.map_or_else(|(status, _)| status.as_u16(), |()| 200),
+                expected,
+                "{method} {path} {values:?}"
+            );
+        }
     }
 }

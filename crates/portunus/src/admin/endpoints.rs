@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{RawQuery, Request, State};
-use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use axum::http::header::{
+    ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -26,7 +28,7 @@ const RESPONSE_FIELDS: [(HeaderName, &str); 4] = [
 ];
 
 /// Where an upgrade may not be asked for.
-const NO_UPGRADE: &str = "an upgrade is asked for on a Unix socket, such as that of `run --control`";
+const NO_UPGRADE: &str = "an upgrade is asked for on the Unix socket of the server";
 
 /// What the pages share.
 struct Pages {
@@ -84,8 +86,14 @@ fn index(extra: &[(&'static str, JsonSource)]) -> String {
 
 /// The gate in front of every page.
 async fn admit(State(admission): State<Arc<Admission>>, request: Request, next: Next) -> Response {
-    let mut response = match admission.check(request.uri(), request.headers()) {
+    let (uri, headers) = (request.uri(), request.headers());
+    let checked =
+        admission.check(uri, headers).and_then(|()| admission.authenticate(request.method(), uri.path(), headers));
+    let mut response = match checked {
         Ok(()) => next.run(request).await,
+        Err((StatusCode::UNAUTHORIZED, reason)) => {
+            (StatusCode::UNAUTHORIZED, [(WWW_AUTHENTICATE, "Bearer")], format!("{reason}\n")).into_response()
+        }
         Err((status, reason)) => (status, format!("{reason}\n")).into_response(),
     };
     for (name, value) in RESPONSE_FIELDS {

@@ -16,6 +16,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use net::inherited::Passed;
+use rustix::fs::{FlockOperation, flock};
 use telemetry::OncePerSecond;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
@@ -39,6 +40,10 @@ const BACKLOG: i32 = 64;
 
 /// Descriptors kept back to accept with: each may be lost once to another thread that takes it when the connection ends.
 const RESERVED_DESCRIPTORS: usize = 4;
+
+/// How often the lock on a socket's folder is tried, and the wait between two tries.
+const LOCK_TRIES: u32 = 20;
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 /// The wait after an accept that failed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -94,16 +99,37 @@ pub(super) fn bind(endpoint: &Endpoint) -> io::Result<Bound> {
             Endpoint::Tcp(socket.local_addr()?.as_socket().ok_or(ErrorKind::AddrNotAvailable)?)
         }
         Endpoint::Unix(path) => {
+            // Another process may be between the same steps: it must neither find our socket bound and not yet listening, nor remove it after that.
+            let _one_at_a_time = lock(path.parent());
             clear_stale(path)?;
             socket.bind(&address)?;
             // Before listening nobody can connect, so nobody gets in between.
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+            socket.listen(BACKLOG)?;
             endpoint.clone()
         }
     };
     socket.listen(BACKLOG)?;
     socket.set_nonblocking(true)?;
     Ok(Bound { address, socket, is_managed: false })
+}
+
+/// The sole right to make a socket in a folder, until it is dropped. Who cannot have it in time goes on without: somebody else may hold it for ever.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the main thread at start or after a reload, a tenth of a second at most"
+)]
+fn lock(folder: Option<&Path>) -> Option<File> {
+    let folder = folder.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = File::open(folder).ok()?;
+    for _ in 0..LOCK_TRIES {
+        match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Some(folder),
+            Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(LOCK_PAUSE),
+            Err(_) => return None,
+        }
+    }
+    None
 }
 
 /// Removes a socket that a dead process left behind. Anything else in its place is an error.

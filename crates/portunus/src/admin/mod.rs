@@ -4,11 +4,12 @@
 //! operator out. It listens on loopback or a Unix socket unless the configuration says otherwise, never on a data port, and takes nothing
 //! from a web page of another site, see `admit`.
 //!
-//! Absent on purpose: users and passwords. Who may reach the socket is the kernel's to say (mode 0600) or a proxy's in front.
+//! Absent on purpose: users and passwords. Who may connect to a Unix socket is the kernel's to say (mode 0600); over TCP there may be one token.
 
+mod endpoints;
 mod admit;
 mod listen;
-mod endpoints;
+pub mod place;
 
 pub use endpoints::PAGES;
 
@@ -18,6 +19,7 @@ use std::thread::JoinHandle;
 
 use config::Reloaded;
 use config::{AdminConfig, Endpoint};
+use keystore::Password;
 use net::Inherited;
 use net::inherited::Passed;
 use telemetry::Exposition;
@@ -72,6 +74,7 @@ pub struct AdminHandle {
 pub struct AdminListener {
     bound: listen::Bound,
     config: AdminConfig,
+    token: Option<Password>,
 }
 
 /// What an admin listener is called between processes.
@@ -82,8 +85,9 @@ fn key(config: &AdminConfig) -> String {
 /// Binds the address, or takes the socket that was passed for it.
 ///
 /// # Errors
-/// The address is in use or not ours, or the socket's path is taken by something that is alive or no socket.
+/// The address is in use or not ours, the token cannot be read, or the socket's path is taken by something that is alive or no socket.
 pub fn bind(config: AdminConfig, inherited: &mut Inherited) -> io::Result<AdminListener> {
+    let token = config.token.as_ref().map(admit::token).transpose().map_err(io::Error::other)?;
     let kind = config.bind.kind();
     let mut passed = inherited.take(kind, &key(&config));
     passed.extend(inherited.take(kind, &config.bind.to_string()));
@@ -92,7 +96,7 @@ pub fn bind(config: AdminConfig, inherited: &mut Inherited) -> io::Result<AdminL
         None => listen::bind(&config.bind),
     };
     match bound {
-        Ok(bound) => Ok(AdminListener { bound, config }),
+        Ok(bound) => Ok(AdminListener { bound, config, token }),
         Err(error) => {
             let place = match &config.bind {
                 Endpoint::Tcp(address) => address.to_string(),
@@ -116,7 +120,7 @@ pub fn start(config: &AdminConfig, state: AdminState) -> io::Result<AdminHandle>
 /// # Errors
 /// No thread can be started.
 pub fn serve(
-    AdminListener { bound: listener, config }: AdminListener,
+    AdminListener { bound: listener, config, token }: AdminListener,
     mut state: AdminState,
 ) -> io::Result<AdminHandle> {
     let address = listener.address().clone();
@@ -124,7 +128,7 @@ pub fn serve(
         state.upgrade = None;
     }
     let passed = listener.pass(&key(&config))?;
-    let router = endpoints::router(state, admit::Admission::new(&address, &config.hosts));
+    let router = endpoints::router(state, admit::Admission::new(&address, &config.hosts, token));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (stop, stopped) = oneshot::channel();
     let longest = config.connection_timeout;

@@ -1,6 +1,6 @@
-//! Requests to a running server over its control socket or its admin listener, for `portunus reload`, `portunus upgrade` and `portunus diff`.
+//! Requests to a running server over its admin socket or its admin listener, for `portunus status`, `reload`, `upgrade`, `diff` and others.
 //!
-//! Speaks HTTP to the Unix socket that `--control` of `run` names. Owns no outcome: that is the server's.
+//! Speaks HTTP to a Unix socket. Owns no outcome: that is the server's.
 
 use std::io::{self, Read as _, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// The socket of the units in `packaging/`.
-pub const DEFAULT_CONTROL: &str = "/run/portunus/control.sock";
+use crate::admin::place;
 
 /// How long the server may take; its own bound on an admin connection is the same.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -22,9 +21,9 @@ const MAX_RESPONSE_BYTES: u64 = 16 * 1024 * 1024;
 /// Which server is asked.
 #[derive(Debug, clap::Args)]
 pub struct Control {
-    /// The server's control socket
-    #[arg(long, value_name = "PATH", default_value = DEFAULT_CONTROL)]
-    control: PathBuf,
+    /// The server's admin socket [default: $XDG_RUNTIME_DIR/portunus/admin.sock or /run/portunus/admin.sock]
+    #[arg(long, value_name = "PATH", env = "PORTUNUS_CONTROL", hide_env_values = true)]
+    control: Option<PathBuf>,
 }
 
 impl Control {
@@ -33,11 +32,23 @@ impl Control {
     /// # Errors
     /// It cannot be asked; says what to do.
     pub fn ask(&self, path: &str) -> Result<Value, String> {
-        ask(&self.control, path).map_err(|error| {
-            let socket = self.control.display();
-            format!("cannot ask the server at {socket}: {error}; it must run with `--control {socket}`")
-        })
+        let socket = self.control.clone().unwrap_or_else(place::to_ask);
+        ask(&socket, path).map_err(|error| unreachable(&socket, &error))
     }
+}
+
+/// Where a server is asked that nobody named.
+pub fn usual_server() -> String {
+    place::to_ask().display().to_string()
+}
+
+fn unreachable(socket: &Path, error: &io::Error) -> String {
+    let socket = socket.display();
+    let hint = match error.kind() {
+        io::ErrorKind::PermissionDenied => "only the server's user and root may connect to its admin socket",
+        _ => "name the socket of a running server with `--control PATH`; `run --control PATH` puts it there",
+    };
+    format!("cannot ask the server at {socket}: {error}; {hint}")
 }
 
 /// A list of texts in an account.
@@ -67,7 +78,7 @@ pub fn page(server: &str, path: &str) -> Result<Option<String>, String> {
             .and_then(|stream| exchange(stream, "GET", path)),
     };
     let asked = asked.map_err(|error| {
-        format!("cannot ask the server at {server}: {error}; name its control socket (`run --control`) or its `admin` listener with --admin")
+        format!("cannot ask the server at {server}: {error}; name its admin socket (`run --control`) or its `admin` listener with --admin")
     });
     match asked? {
         (200, body) => Ok(Some(body)),

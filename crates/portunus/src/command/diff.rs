@@ -13,7 +13,7 @@ use config::{Change, ChangeKind, Changes, Comparable, Config, waits_for_restart}
 use proxy::explain::Explainer;
 use serde_json::{Map, Value, json};
 
-use super::control::{self, DEFAULT_CONTROL};
+use super::control;
 use super::explain::shown;
 use replay::Replayed;
 
@@ -27,9 +27,10 @@ pub struct DiffCommand {
     /// Compare with the configuration that a server runs
     #[arg(long)]
     running: bool,
-    /// Where to ask that server: its control socket, or the socket or address of its admin listener
-    #[arg(long, value_name = "SOCKET", requires = "running", default_value = DEFAULT_CONTROL)]
-    admin: String,
+    /// Where to ask that server: its admin socket, or the socket or address of its admin listener [default: $XDG_RUNTIME_DIR/portunus/admin.sock or
+    /// /run/portunus/admin.sock]
+    #[arg(long, value_name = "SOCKET", requires = "running")]
+    admin: Option<String>,
     /// Access log (JSON) whose requests are tried under both; those that are treated differently are listed
     #[arg(long, value_name = "LOG")]
     replay: Option<PathBuf>,
@@ -118,7 +119,8 @@ fn compare(command: &DiffCommand) -> Result<Found, Vec<String>> {
         ([old, new], false) => (Side::of_file(old)?, Side::of_file(new)?, None),
         ([file], true) => {
             let new = Side::of_file(file)?;
-            let page = |path: &str| control::page(&command.admin, path).map_err(one);
+            let server = command.admin.clone().unwrap_or_else(control::usual_server);
+            let page = |path: &str| control::page(&server, path).map_err(one);
             let running =
                 page("/config")?.ok_or_else(|| one("the server says nothing of its configuration".to_owned()))?;
             let started = page("/started")?.map(|text| Side::of_server(&text, file)).transpose()?;

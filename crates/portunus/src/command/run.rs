@@ -7,12 +7,12 @@ use config::{Config, Problems};
 use proxy::server::Source;
 
 use crate::edge;
-use crate::supervisor::{self, Options, Origin};
+use crate::supervisor::{self, Control, Options, Origin};
 
 /// Runs the edge that `file` describes until it is told to end.
 pub fn run(file: &Path, options: Options) -> ExitCode {
     match read(file) {
-        Ok((config, source)) => edge::run(config, source, Origin::of_file(file, options), |_| ()),
+        Ok((config, source)) => edge::run(config, source, Origin::of_file(file, options, Control::Usual), |_| ()),
         Err(problems) => supervisor::reject(&problems),
     }
 }

@@ -1,4 +1,4 @@
-//! The admin side where the configuration wants it, and the control socket; follows reloads.
+//! The admin side where the configuration wants it, and the admin socket, which is there whatever the configuration says; follows reloads.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,24 +9,64 @@ use net::inherited::Passed;
 
 use super::upgrades::Upgrades;
 use super::{Reload, Role, announced};
-use crate::admin::{self, AdminHandle, AdminListener};
+use crate::admin::{self, AdminHandle, AdminListener, place};
+
+/// The admin socket of a process, beside what its configuration says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Control {
+    /// There is none.
+    #[default]
+    None,
+    /// Where commands look for it. It is a convenience: a process that cannot have it serves all the same.
+    Usual,
+    /// Here, or the process does not start.
+    At(PathBuf),
+}
+
+impl Control {
+    /// What `--control` says; `usual` where it says nothing.
+    pub fn of_option(given: Option<PathBuf>, usual: Control) -> Control {
+        match given {
+            None => usual,
+            Some(path) if path.as_os_str() == "none" => Control::None,
+            Some(path) => Control::At(path),
+        }
+    }
+
+    /// The path that was named.
+    pub fn named(&self) -> Option<&PathBuf> {
+        match self {
+            Control::At(path) => Some(path),
+            Control::None | Control::Usual => None,
+        }
+    }
+}
 
 /// The addresses of the admin side, bound and not yet served.
 pub struct Bound {
+    wanted: Control,
     configured: Option<AdminListener>,
     control: Option<AdminListener>,
 }
 
 impl Bound {
-    /// Binds what the configuration wants, and a control socket at this path, or takes the sockets that were passed for them.
+    /// Binds what the configuration wants, and the admin socket, or takes the sockets that were passed for them.
     ///
     /// # Errors
-    /// An address cannot be bound.
-    pub fn new<R: Role>(role: &R, control: Option<PathBuf>, inherited: &mut Inherited) -> Result<Bound, String> {
+    /// An address that somebody named cannot be bound.
+    pub fn new<R: Role>(role: &R, wanted: Control, inherited: &mut Inherited) -> Result<Bound, String> {
+        let configured = role.admin();
         let mut bind = |config: AdminConfig| admin::bind(config, inherited).map_err(|error| error.to_string());
-        let control = control.map(|path| bind(AdminConfig::at(Endpoint::Unix(path)))).transpose()?;
-        let configured = role.admin().map(bind).transpose()?;
-        Ok(Bound { configured, control })
+        let control = match &wanted {
+            Control::None => None,
+            Control::At(path) => Some(bind(AdminConfig::at(Endpoint::Unix(path.clone())))?),
+            Control::Usual => usual(configured.as_ref(), &mut bind).unwrap_or_else(|problem| {
+                tracing::warn!("{problem}");
+                None
+            }),
+        };
+        let configured = configured.map(bind).transpose()?;
+        Ok(Bound { wanted, configured, control })
     }
 
     /// Serves them.
@@ -36,33 +76,61 @@ impl Bound {
     pub fn serve<R: Role>(self, role: &Arc<R>, upgrades: &Upgrades) -> Result<AdminSide, String> {
         let control = self.control.map(|bound| start(bound, role, upgrades)).transpose()?;
         let running = self.configured.map(|bound| start(bound, role, upgrades)).transpose()?;
-        Ok(AdminSide { running, control })
+        Ok(AdminSide { wanted: self.wanted, running, control })
     }
+}
+
+/// Binds the usual admin socket, unless the configuration itself names this place.
+fn usual<T>(
+    configured: Option<&AdminConfig>,
+    bind: impl FnOnce(AdminConfig) -> Result<T, String>,
+) -> Result<Option<T>, String> {
+    let explain = |problem: String| {
+        format!(
+            "no admin socket: {problem}; `run --control PATH` names another place for it, `--control none` goes without"
+        )
+    };
+    let path = place::to_serve().map_err(explain)?;
+    let endpoint = Endpoint::Unix(path);
+    if configured.is_some_and(|configured| configured.bind == endpoint) {
+        return Ok(None);
+    }
+    bind(AdminConfig::at(endpoint)).map(Some).map_err(explain)
 }
 
 /// The admin side as configured, if there is one; stops when dropped.
 pub struct AdminSide {
+    wanted: Control,
     running: Option<AdminHandle>,
-    /// The control socket; stays where it is.
+    /// The admin socket; stays where it is.
     control: Option<AdminHandle>,
 }
 
 impl AdminSide {
     /// After a reload, whoever asked for it: puts the admin side where it is wanted now. Where it cannot be, it stays as it was.
     pub fn follow<R: Role>(&mut self, role: &Arc<R>, upgrades: &Upgrades) {
+        let bind = |config| admin::bind(config, &mut Inherited::default()).map_err(|error| error.to_string());
         let wanted = role.admin();
         let now = self.running.as_ref().map(AdminHandle::config);
-        if now == wanted.as_ref() {
-            return;
+        if now != wanted.as_ref() {
+            let place = wanted.as_ref().map(|wanted| &wanted.bind);
+            if self.control.as_ref().is_some_and(|control| Some(&control.config().bind) == place) {
+                // The configuration names the place of the usual socket now, with settings of its own.
+                self.control = None;
+            }
+            if now.map(|now| &now.bind) == place {
+                // The place must be free before it can be taken again.
+                self.running = None;
+            }
+            match wanted.clone().map(|config| bind(config).and_then(|bound| start(bound, role, upgrades))).transpose() {
+                Ok(running) => self.running = running,
+                Err(problem) => tracing::error!("{problem}; the admin side stays as it was until the next reload"),
+            }
         }
-        if now.map(|now| &now.bind) == wanted.as_ref().map(|wanted| &wanted.bind) {
-            // The place must be free before it can be taken again.
-            self.running = None;
-        }
-        let bind = |config| admin::bind(config, &mut Inherited::default()).map_err(|error| error.to_string());
-        match wanted.map(|config| bind(config).and_then(|bound| start(bound, role, upgrades))).transpose() {
-            Ok(running) => self.running = running,
-            Err(problem) => tracing::error!("{problem}; the admin side stays as it was until the next reload"),
+        if self.wanted == Control::Usual && self.control.is_none() {
+            // Whoever had its place may have gone. That it could not be had was reported at the start.
+            let bound = usual(wanted.as_ref(), bind).unwrap_or_default();
+            self.control = bound.and_then(|bound| start(bound, role, upgrades).ok());
         }
     }
 

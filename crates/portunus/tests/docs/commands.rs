@@ -151,6 +151,8 @@ impl Place {
         let script = format!("set -eu\nip link set lo up\n{script}");
         command.args(["--net", "--pid", "--fork", "--kill-child", "bash", "-c", &script]);
         command.env("PATH", format!("{}:{path}:/usr/sbin:/sbin", self.0.path().join("bin").display()));
+        // The usual admin socket is one for the machine, and pages are tried side by side.
+        command.env("PORTUNUS_CONTROL", "none");
         let output = command.current_dir(self.folder()).output().unwrap();
         let background = fs::read_to_string(self.folder().join(".background")).unwrap_or_default();
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

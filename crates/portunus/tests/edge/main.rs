@@ -6,6 +6,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests poll, and measure nothing")]
 
 mod activation;
+mod admin_socket;
 mod client;
 mod clock;
 mod drain;

@@ -24,6 +24,10 @@ impl Running {
 
     /// As [`Running::start`], with standard input and output as the command has them.
     pub fn start_as_is(command: &mut Command, mut is_up: impl FnMut(&Value) -> bool) -> Running {
+        // Where a test says nothing of it, the program leaves the usual admin socket of the machine alone.
+        if !command.get_envs().any(|(name, _)| name == "PORTUNUS_CONTROL") {
+            command.env("PORTUNUS_CONTROL", "none");
+        }
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let mut reported = Vec::new();

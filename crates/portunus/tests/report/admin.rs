@@ -106,8 +106,8 @@ fn every_page_responds_as_it_should() {
     check(address, "GET /metrics", 200, "portunus_requests_total{");
     check(address, "HEAD /metrics", 200, "");
     check(address, "GET /reload", 405, "");
-    check(address, "POST /metrics", 405, "");
-    check(address, "DELETE /config", 405, "");
+    check(address, "POST /metrics", 403, "read-only");
+    check(address, "DELETE /config", 403, "read-only");
     check(address, "OPTIONS /reload", 405, "");
     check(address, "GET /nothing", 404, "");
     check(address, "GET /metrics/..", 404, "");
@@ -147,6 +147,40 @@ fn web_pages_of_others_reach_nothing() {
     check(address, "POST /reload", "Host: localhost\r\nSec-Fetch-Site: cross-site\r\n", 403);
     assert_eq!(fixture.reloads.load(Ordering::SeqCst), 0);
     check(address, "POST /reload", "Host: edge.example\r\nOrigin: http://edge.example\r\n", 200);
+    assert_eq!(fixture.reloads.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn without_a_token_over_tcp_nothing_changes_but_by_a_reload_and_with_one_it_is_asked_for() {
+    let (_fixture, address) = start();
+    assert_eq!(ask(address, "GET /config", "").status, 200);
+    assert_eq!(ask(address, "POST /upgrade", "").status, 403);
+    assert_eq!(ask(address, "POST /reload", "").status, 200);
+
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("token");
+    let bind = Endpoint::Tcp("127.0.0.1:0".parse().unwrap());
+    let config = AdminConfig { token: Some(config::Secret::File(file.clone())), ..AdminConfig::at(bind) };
+    std::fs::write(&file, "short\n").unwrap();
+    let error = start_with(config.clone()).err().expect("no token").to_string();
+    assert!(error.contains("16 to 512") && !error.contains("short"), "{error}");
+    std::fs::write(&file, "0123456789abcdef\n").unwrap();
+    let fixture = start_with(config).unwrap();
+    let Endpoint::Tcp(address) = *fixture.handle.address() else { panic!("TCP was asked for") };
+    for (line, fields, status) in [
+        ("GET /healthz", "", 200),
+        ("GET /readyz", "", 503),
+        ("GET /config", "", 401),
+        ("GET /metrics", "Authorization: Bearer 0123456789abcdeX\r\n", 401),
+        ("POST /reload", "", 401),
+        ("GET /config", "Authorization: Bearer 0123456789abcdef\r\n", 200),
+        ("POST /reload", "Authorization: Bearer 0123456789abcdef\r\nOrigin: https://evil.example\r\n", 403),
+        ("POST /reload", "Authorization: Bearer 0123456789abcdef\r\n", 200),
+    ] {
+        let response = ask(address, line, fields);
+        assert_eq!(response.status, status, "{line} {fields}");
+        assert_eq!(status == 401, response.head.contains("www-authenticate: bearer"), "{line}: {}", response.head);
+    }
     assert_eq!(fixture.reloads.load(Ordering::SeqCst), 1);
 }
 

@@ -395,11 +395,12 @@ pub(crate) static ADMIN: Object = object(
             "Listening address: loopback or a Unix socket.",
         ),
         optional(
-            "allow_remote",
-            Shape::Bool,
-            "false",
-            "Allow any other listening address. There is no authentication: restrict access by other means.",
+            "token",
+            Shape::Object(&SECRET),
+            "(none)",
+            "Token that requests over TCP must bear (`Authorization: Bearer TOKEN`). Without one, an address on loopback serves reading and `POST /reload`.",
         ),
+        optional("allow_remote", Shape::Bool, "false", "Allow any other listening address. Requires `token`."),
         optional(
             "hosts",
             Shape::OneOrMany(&Shape::Text("a host name")),
