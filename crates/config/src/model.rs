@@ -31,7 +31,7 @@ mod upstreams;
 mod variables;
 
 pub use acme::*;
-pub use conditions::{Conditions, ValueCondition, ValueMatch, ValueOf};
+pub use conditions::{Conditions, Ja4Pattern, ValueCondition, ValueMatch, ValueOf};
 pub use datagram::{AllowedDestination, DatagramHeader, SourceConfig, TargetsConfig, UdpListenerConfig};
 pub use place::{Bindable, Place, places};
 pub use policies::*;

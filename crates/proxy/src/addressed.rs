@@ -60,6 +60,7 @@ pub fn usual_tls(server_name: Option<&str>, peer: Option<Box<PeerCertificate>>) 
         signature_algorithm: None,
         resumed: false,
         peer,
+        fingerprint: None,
     }
 }
 

@@ -214,6 +214,8 @@ pub struct TlsFront {
     key_group: Option<Arc<KeyGroup>>,
     /// Where its certificates are ordered: what authorities ask for.
     challenges: Option<Arc<Challenges>>,
+    /// Something reads the fingerprints of clients.
+    wants_fingerprint: bool,
 }
 
 impl TlsFront {
@@ -225,7 +227,12 @@ impl TlsFront {
         strict_sni: bool,
         key_group: Option<Arc<KeyGroup>>,
     ) -> TlsFront {
-        TlsFront { identities, default_rule, rules, strict_sni, key_group, challenges: None }
+        TlsFront { identities, default_rule, rules, strict_sni, key_group, challenges: None, wants_fingerprint: false }
+    }
+
+    /// The same, which notes the fingerprints of clients if something reads them.
+    pub fn noting_fingerprints(self, wants_fingerprint: bool) -> TlsFront {
+        TlsFront { wants_fingerprint, ..self }
     }
 
     /// The same, where names are proved to authorities.
@@ -288,6 +295,10 @@ impl Chooser for TlsFront {
 
     fn asks_for_certificates(&self) -> bool {
         self.default_rule.client_auth.is_some() || self.rules.values().any(|rule| rule.client_auth.is_some())
+    }
+
+    fn wants_fingerprint(&self) -> bool {
+        self.wants_fingerprint
     }
 }
 

@@ -441,6 +441,7 @@ fn build_fronts(
     problems: &mut Vec<String>,
 ) -> ConfiguredMap<String, Arc<TlsFront>> {
     let mut fronts = ConfiguredMap::default();
+    let reads_ja4 = config.reads_ja4();
     for listener in &config.listeners {
         let Some(tls) = &listener.tls else { continue };
         let Some(table) = tables.get(&tls.keystore) else { continue };
@@ -450,7 +451,8 @@ fn build_fronts(
         let challenges = keystore.filter(|keystore| keystore.acme.is_some()).and_then(|_| issuance.challenges());
         match build_front(tls, table, key_group) {
             Ok(front) => {
-                fronts.insert(listener.name.clone(), Arc::new(front.proving(challenges.cloned())));
+                let front = front.proving(challenges.cloned()).noting_fingerprints(reads_ja4);
+                fronts.insert(listener.name.clone(), Arc::new(front));
             }
             Err(problem) => problems.push(format!("listener {}: {problem}", listener.name)),
         }

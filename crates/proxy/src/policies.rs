@@ -22,6 +22,7 @@ use crate::auth::{Passwords, Verifier, Verifiers};
 use crate::client::AddressSet;
 use crate::configured_map::ConfiguredMap;
 use crate::host_map::HostMap;
+use crate::route::{Sought, conditions};
 use concurrency::ConcurrencyTable;
 pub use concurrency::{Permit, Permits};
 pub use connection::{Denial, admit};
@@ -103,6 +104,11 @@ impl ActivePolicy {
             }),
             false => Err(problems.into_iter().map(|problem| format!("policy {}: {problem}", config.name)).collect()),
         }
+    }
+
+    /// Whether it is asked about such a request.
+    pub fn concerns(&self, sought: &Sought<'_>) -> bool {
+        conditions::hold(&self.config.when, sought)
     }
 
     /// Whether somebody may pass; counts it if it may. Where it is one of a number that is limited, the permit is to be held for as long as it lasts. What is counted by

@@ -17,6 +17,7 @@ fn info() -> tls::Info {
         key_algorithm: None,
         signature_algorithm: None,
         resumed: true,
+        fingerprint: None,
         peer: None,
     }
 }

@@ -227,6 +227,7 @@ fn tls_info() -> tls::Info {
             emails: Vec::new(),
             addresses: Vec::new(),
         })),
+        fingerprint: None,
     }
 }
 

@@ -14,6 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::slice;
 use std::sync::Arc;
 use wire::client_hello::{ClientHello, HelloError};
+use wire::ja4::Ja4;
 
 /// A client's certificate message may be this long: a chain of four RSA-4096 certificates fits several times.
 const MAX_CLIENT_CHAIN_BYTES: usize = 32 * 1024;
@@ -101,6 +102,9 @@ impl Opening {
             return Err((Alert::ILLEGAL_PARAMETER, Error::Peer("BAD_HYBRID_KEYSHARE".into())));
         }
         let choice = self.chooser.choose(&hello).map_err(|alert| (alert, Error::Rejected(alert)))?;
+        if self.chooser.wants_fingerprint() {
+            link.fingerprint.set(Some(Box::new(Ja4::of(&hello, |text| ffi::sha256(&[text])))));
+        }
         // SAFETY: passed on to the caller.
         unsafe { self.settle(ssl, link, choice, &hello) }.map_err(|error| (Alert::INTERNAL_ERROR, error))
     }

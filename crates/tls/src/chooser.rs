@@ -16,6 +16,11 @@ pub trait Chooser {
 
     /// Whether some choice has a rule for client certificates, so that tickets may be long.
     fn asks_for_certificates(&self) -> bool;
+
+    /// Whether the client's fingerprint is to be noted.
+    fn wants_fingerprint(&self) -> bool {
+        false
+    }
 }
 
 /// Everything one handshake is done under.

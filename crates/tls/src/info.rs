@@ -12,6 +12,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::os::raw::{c_int, c_ulong};
 use std::ptr;
 use std::slice;
+use wire::ja4::Ja4;
 
 /// What a handshake agreed on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +37,8 @@ pub struct Info {
     pub resumed: bool,
     /// The peer's verified certificate.
     pub peer: Option<Box<PeerCertificate>>,
+    /// The client's JA4 fingerprint; none on the client side, and where the [`Chooser`](crate::Chooser) does not want it.
+    pub fingerprint: Option<Box<Ja4>>,
 }
 
 /// A peer's certificate after verification.
@@ -81,6 +84,7 @@ pub(crate) fn of_session(
     ssl: &Owned<sys::SSL>,
     key_type: Option<KeyType>,
     algorithms: crate::identity::Algorithms,
+    fingerprint: Option<Box<Ja4>>,
 ) -> Info {
     let pointer = ssl.as_ptr();
     // SAFETY: the session is live; cipher and group names come from static tables.
@@ -101,6 +105,7 @@ pub(crate) fn of_session(
         signature_algorithm: algorithms.signature,
         resumed,
         peer: verified_peer(ssl).map(Box::new),
+        fingerprint,
     }
 }
 

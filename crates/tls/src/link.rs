@@ -14,6 +14,7 @@ use std::os::raw::{c_char, c_int, c_long, c_void};
 use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::{Arc, Mutex, OnceLock};
+use wire::ja4::Ja4;
 
 /// Post-handshake messages a peer may send without application data between them: far above what RFC 8446 §4.6 has a use for.
 const MAX_CONTROL_MESSAGES: u8 = 32;
@@ -75,6 +76,8 @@ pub(crate) struct Link {
     pub(crate) remote: Cell<Option<Box<Remote>>>,
     /// The alert that was written last.
     pub(crate) alert: Cell<Option<Alert>>,
+    /// Server side: the client's fingerprint, where it is wanted.
+    pub(crate) fingerprint: Cell<Option<Box<Ja4>>>,
     /// Why a callback ended the handshake.
     pub(crate) rejection: Cell<Option<Error>>,
 }
@@ -140,6 +143,13 @@ impl Link {
         let result = work(&mut remote);
         self.remote.set(Some(remote));
         Some(result)
+    }
+
+    /// The client's fingerprint, where it is wanted.
+    pub(crate) fn fingerprint(&self) -> Option<Box<Ja4>> {
+        let fingerprint = self.fingerprint.take();
+        self.fingerprint.set(fingerprint.clone());
+        fingerprint
     }
 
     /// From here on the peer's handshake messages are counted.

@@ -236,7 +236,7 @@ impl Session {
     pub fn info(&self) -> Info {
         let key_type = self.link().ok().and_then(|link| link.key_type.get());
         let algorithms = self.link().ok().map(|link| link.algorithms.get()).unwrap_or_default();
-        info::of_session(&self.ssl, key_type, algorithms)
+        info::of_session(&self.ssl, key_type, algorithms, self.link().ok().and_then(Link::fingerprint))
     }
 
     /// The link, which lives as long as the session.

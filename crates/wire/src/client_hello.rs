@@ -22,6 +22,8 @@ pub struct ClientHello<'a> {
     pub versions: Vec<u16>,
     /// The key share for X25519MLKEM768, if there is one.
     pub hybrid_share: Option<&'a [u8]>,
+    /// Types of all extensions, whatever they are, in ascending order.
+    pub extensions: Vec<u16>,
 }
 
 /// Why a ClientHello was rejected.
@@ -36,10 +38,10 @@ pub enum HelloError {
 }
 
 /// Extension types (IANA TLS ExtensionType Values).
-const SERVER_NAME: u16 = 0;
+pub(crate) const SERVER_NAME: u16 = 0;
 const SUPPORTED_GROUPS: u16 = 10;
 const SIGNATURE_ALGORITHMS: u16 = 13;
-const ALPN: u16 = 16;
+pub(crate) const ALPN: u16 = 16;
 const SUPPORTED_VERSIONS: u16 = 43;
 const KEY_SHARE: u16 = 51;
 
@@ -96,6 +98,7 @@ impl<'a> ClientHello<'a> {
         if kinds.windows(2).any(|pair| pair.first() == pair.last()) {
             return Err(HelloError::Duplicate);
         }
+        hello.extensions = kinds;
         Ok(hello)
     }
 
@@ -262,8 +265,14 @@ mod tests {
     fn check(extensions: &[Vec<u8>], expected: Result<ClientHello<'_>, HelloError>) {
         let body = with_extensions(extensions);
         let found = ClientHello::parse(&body);
-        let expected =
-            expected.map(|hello| ClientHello { legacy_version: 0x0303, cipher_suites: vec![0x1301, 0xc02b], ..hello });
+        let mut kinds: Vec<u16> = extensions.iter().map(|one| u16::from_be_bytes([one[0], one[1]])).collect();
+        kinds.sort_unstable();
+        let expected = expected.map(|hello| ClientHello {
+            legacy_version: 0x0303,
+            cipher_suites: vec![0x1301, 0xc02b],
+            extensions: kinds,
+            ..hello
+        });
         assert_eq!(found, expected, "{extensions:02x?}");
         // No prefix is a ClientHello, but the one that ends where extensions may be left out.
         for len in 0..body.len() {

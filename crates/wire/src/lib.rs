@@ -1,4 +1,4 @@
-//! Bytes to values and back: HTTP/1 heads and chunks, request targets, ClientHello, keyless frames, PROXY
+//! Bytes to values and back: HTTP/1 heads and chunks, request targets, ClientHello and JA4, keyless frames, PROXY
 //! protocol, Envoy's messages to authorization services and external processors, frames of WebSockets.
 //!
 //! Owns every parser that reads a peer's bytes. Does no I/O, keeps no clock, spawns nothing, and never
@@ -15,6 +15,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod ja4;
 pub mod client_hello;
 pub mod envoy;
 pub mod hello_records;

@@ -4,7 +4,7 @@ use super::listeners::subject_alternative_name;
 use super::placeholders::{Claims, claim_name};
 use super::{Build, Fault, address, headers};
 use crate::expression::Expression;
-use crate::model::{Conditions, ValueCondition, ValueMatch, ValueOf};
+use crate::model::{Conditions, Ja4Pattern, ValueCondition, ValueMatch, ValueOf};
 use crate::problem::shown;
 use crate::yaml::{Node, Value};
 
@@ -59,12 +59,14 @@ impl Build<'_> {
         }
         conditions.client = self.parsed_list(node, "client", address::network);
         conditions.server_name = self.parsed_list(node, "server_name", address::host_pattern);
+        conditions.ja4 = self.parsed_list(node, "ja4", ja4);
         let certificate = node.get("certificate");
         conditions.certificate =
             certificate.map(|node| self.parsed_list(node, "san", subject_alternative_name)).unwrap_or_default();
         let read = [
             (node.get("client"), conditions.client.len()),
             (node.get("server_name"), conditions.server_name.len()),
+            (node.get("ja4"), conditions.ja4.len()),
             (certificate.and_then(|node| node.get("san")), conditions.certificate.len()),
         ];
         for (list, taken) in read {
@@ -113,6 +115,32 @@ impl Build<'_> {
             true => Some(ValueMatch::Present),
             false => Some(ValueMatch::Absent),
         }
+    }
+}
+
+/// A JA4 fingerprint, of which whole parts may be left open.
+fn ja4(text: &str) -> Result<Ja4Pattern, Fault> {
+    let wrong = |what: &str| {
+        let fix = "copy it from the access log (`log: { access: { fields: { ja4: '{tls.ja4}' } } }`); `*` stands for a whole part";
+        Err(Fault::new(format!("{} {what}", shown(text)), fix))
+    };
+    let parts: Vec<&str> = text.split('_').collect();
+    let [first, suites, extensions] = parts[..] else {
+        return wrong("is no JA4 fingerprint: it has three parts with `_` between them");
+    };
+    let is_digest = |part: &str| {
+        part == "*" || (part.len() == 12 && part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')))
+    };
+    let is_first = first == "*" || (first.len() == 10 && first.bytes().all(|byte| byte.is_ascii_alphanumeric()));
+    if !is_first || !is_digest(suites) || !is_digest(extensions) {
+        return wrong("is no JA4 fingerprint: its parts have 10, 12 and 12 characters, the last two in hexadecimal");
+    }
+    if !first.starts_with(['t', '*']) {
+        return wrong("is no client of TLS over TCP: its fingerprint begins with `t`");
+    }
+    match parts.iter().all(|part| *part == "*") {
+        true => wrong("is any fingerprint"),
+        false => Ok(Ja4Pattern { text: text.to_owned() }),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::model::{Escape, FieldValue, Template, TemplatePart, Variable};
 use crate::problem::{closest, listed, shown};
 
 /// Names of variables as they are written; what `NAME` stands for is free.
-const NAMES: [&str; 19] = [
+const NAMES: [&str; 20] = [
     "client.address",
     "request.id",
     "method",
@@ -23,6 +23,7 @@ const NAMES: [&str; 19] = [
     "tls.server_name",
     "tls.version",
     "tls.cipher",
+    "tls.ja4",
     "certificate.subject",
     "certificate.issuer",
     "certificate.serial",
@@ -56,6 +57,8 @@ pub(super) enum Claims {
     Unverified,
     /// A policy has verified the token, if there was one.
     Verified,
+    /// A policy is asked before it verifies one.
+    OfPolicy,
     /// A file reads them, which is opened when it is settled what is kept of tokens.
     InFile,
 }
@@ -68,6 +71,10 @@ impl Claims {
             Claims::Unverified => Err(Fault::new(
                 format!("{what} a claim, and no policy verifies tokens here"),
                 "name a policy with `jwt` in `policies` of the route, of its host or of its listener",
+            )),
+            Claims::OfPolicy => Err(Fault::new(
+                format!("{what} a claim, and a policy is asked before a token is verified"),
+                "demand it with `jwt: { claims: ... }`, or count by it: `key: { claim: NAME }`",
             )),
             Claims::InFile => Err(Fault::new(
                 format!("{what} a claim, which no file can hold"),
@@ -124,6 +131,7 @@ pub(super) fn placeholder(name: &str, scope: Scope<'_>) -> Result<Placeholder, F
         "tls.server_name" => Variable::TlsServerName,
         "tls.version" => Variable::TlsVersion,
         "tls.cipher" => Variable::TlsCipher,
+        "tls.ja4" => Variable::TlsJa4,
         "certificate.subject" => Variable::CertificateSubject,
         "certificate.issuer" => Variable::CertificateIssuer,
         "certificate.serial" => Variable::CertificateSerial,

@@ -10,11 +10,12 @@ use std::sync::Arc;
 
 use wire::http::field_kind::FieldKind;
 
+use super::placeholders::Claims;
 use super::routes::method;
 use super::{Build, Fault, address, headers, names_in, read};
 use crate::model::{
-    BasicRule, Cors, ForwardAuth, HostPattern, Maintenance, Networks, OriginPattern, PolicyConfig, PolicyMode,
-    TokenRule,
+    BasicRule, Conditions, Cors, ForwardAuth, HostPattern, Maintenance, Networks, OriginPattern, PolicyConfig,
+    PolicyMode, TokenRule,
 };
 use crate::problem::{Span, shown};
 use crate::table::setting;
@@ -111,7 +112,7 @@ impl Build<'_> {
         verifiers: &BTreeMap<&str, Span>,
         upstreams: &BTreeMap<&str, Span>,
     ) -> PolicyConfig {
-        if node.entries().iter().all(|entry| entry.key == "mode") {
+        if node.entries().iter().all(|entry| matches!(entry.key.as_str(), "mode" | "when")) {
             let what = format!("the policy {} lets everything pass", shown(name));
             self.problems.add(node.span, what, "add `allow`, `deny`, `rate_limit` or `jwt`, or remove it");
         }
@@ -123,6 +124,7 @@ impl Build<'_> {
         PolicyConfig {
             name: name.to_owned(),
             mode: setting(node, "mode"),
+            when: self.policy_conditions(node),
             allow: self.networks(node, "allow", "allow_file"),
             deny: self.networks(node, "deny", "deny_file"),
             rate_limit: read::mapping(node, "rate_limit").and_then(|node| self.rate_limit(node)),
@@ -133,6 +135,18 @@ impl Build<'_> {
             cors: read::mapping(node, "cors").map(|node| self.cors(node)),
             maintenance: read::mapping(node, "maintenance").and_then(|node| self.maintenance(node)),
         }
+    }
+
+    /// The requests that a policy is asked about. Whether somebody must say who they are is not left to what a request looks like.
+    fn policy_conditions(&mut self, node: &Node) -> Conditions {
+        let mut when = Conditions::default();
+        let Some(entry) = node.entry("when") else { return when };
+        if let Some(other) = AUTHENTICATION.iter().chain(&["cors"]).find_map(|key| node.entry(key)) {
+            let what = format!("`when` beside `{}`, which is asked for on all requests or on none", other.key);
+            self.problems.add(entry.key_span, what, "name the policy on routes of their own, which may have a `when`");
+        }
+        self.conditions(&entry.value, Claims::OfPolicy, &mut when);
+        when
     }
 
     /// A request shows one credential in `Authorization`.

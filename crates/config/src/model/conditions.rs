@@ -16,6 +16,8 @@ pub struct Conditions {
     pub certificate: Vec<String>,
     /// The TLS server name is one of these; empty for any, and for none.
     pub server_name: Vec<HostPattern>,
+    /// The client's JA4 fingerprint is one of these; empty for any, and for none.
+    pub ja4: Vec<Ja4Pattern>,
 }
 
 impl Conditions {
@@ -26,13 +28,40 @@ impl Conditions {
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        let others = [self.client.is_empty(), self.certificate.is_empty(), self.server_name.is_empty()];
+        let others =
+            [self.client.is_empty(), self.certificate.is_empty(), self.server_name.is_empty(), self.ja4.is_empty()];
         self.values.len() + others.into_iter().filter(|is_empty| !is_empty).count()
     }
 
     /// Demands that a header field (name in lower case) has exactly this value.
     pub fn demand_field(&mut self, name: String, value: String) {
         self.values.push(ValueCondition { of: ValueOf::Header, name, any: vec![ValueMatch::Exact(value)] });
+    }
+}
+
+/// A JA4 fingerprint, or several that share parts of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ja4Pattern {
+    /// As it is written, `*` standing for a whole part.
+    pub text: String,
+}
+
+impl Ja4Pattern {
+    /// Whether a fingerprint is one of these.
+    pub fn matches(&self, fingerprint: &str) -> bool {
+        let mut parts = self.text.split('_').zip(fingerprint.split('_'));
+        parts.all(|(wanted, part)| wanted == "*" || wanted == part)
+    }
+
+    /// How many of its parts it leaves open.
+    pub fn open_parts(&self) -> usize {
+        self.text.split('_').filter(|part| *part == "*").count()
+    }
+
+    /// Whether no fingerprint is one of both.
+    pub fn excludes(&self, other: &Ja4Pattern) -> bool {
+        let mut parts = self.text.split('_').zip(other.text.split('_'));
+        parts.any(|(one, other)| one != "*" && other != "*" && one != other)
     }
 }
 

@@ -6,6 +6,8 @@ use std::time::Duration;
 use ipnet::IpNet;
 use wire::http::Method;
 
+use super::Conditions;
+
 pub use crate::shape::surface::{CertificateKey, PolicyMode};
 
 /// A policy.
@@ -15,6 +17,8 @@ pub struct PolicyConfig {
     pub name: String,
     /// What becomes of requests that it does not let pass.
     pub mode: PolicyMode,
+    /// The requests that it is asked about.
+    pub when: Conditions,
     /// Clients that may pass; none for everybody.
     pub allow: Option<Networks>,
     /// Clients that may not.

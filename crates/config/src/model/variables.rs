@@ -1,6 +1,6 @@
 //! Templates: text, and what stands between braces in it.
 
-use super::{Action, Conditions, Forward, ForwardTo, RouteConfig, ValueOf};
+use super::{Action, Conditions, Config, Forward, ForwardTo, RouteConfig, ValueOf};
 
 /// Literal text with parameters in it. How a parameter is escaped depends on where it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,6 +82,8 @@ pub enum Variable {
     TlsVersion,
     /// `{tls.cipher}`.
     TlsCipher,
+    /// `{tls.ja4}`: the client's fingerprint.
+    TlsJa4,
     /// `{certificate.subject}` of the client.
     CertificateSubject,
     /// `{certificate.issuer}`.
@@ -190,6 +192,21 @@ impl RouteConfig {
         let written = self.templates().flat_map(Template::claims);
         let demanded = self.conditions().flat_map(|when| &when.values).filter(|value| value.of == ValueOf::Claim);
         written.chain(demanded.map(|value| value.name.as_str()))
+    }
+}
+
+impl Config {
+    /// Whether anything reads the fingerprints of TLS clients. A file with variables may.
+    pub fn reads_ja4(&self) -> bool {
+        let logged = self.log.access.iter().flat_map(|access| access.fields.iter()).map(|field| &field.value);
+        let mut templates = self.routes.iter().flat_map(RouteConfig::templates).chain(logged);
+        let of_policies = self.policies.values().map(|policy| &policy.when);
+        let mut conditions = self.routes.iter().flat_map(RouteConfig::conditions).chain(of_policies);
+        let reads_file =
+            |route: &RouteConfig| matches!(route.action, Action::Respond { variables: BodyVariables::File, .. });
+        conditions.any(|when| !when.ja4.is_empty())
+            || templates.any(|template| template.variables().any(|variable| *variable == Variable::TlsJa4))
+            || self.routes.iter().any(reads_file)
     }
 }
 

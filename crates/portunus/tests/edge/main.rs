@@ -11,6 +11,7 @@ mod client;
 mod clock;
 mod drain;
 mod faults;
+mod fingerprints;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod includes;

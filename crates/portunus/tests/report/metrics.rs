@@ -44,6 +44,7 @@ fn info(resumed: bool) -> tls::Info {
         signature_algorithm: None,
         resumed,
         peer: None,
+        fingerprint: None,
     }
 }
 

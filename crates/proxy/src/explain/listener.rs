@@ -91,7 +91,7 @@ pub(super) fn tls(generation: &Generation, conn: &mut Conn, question: &Question)
         signature_schemes: SIGNATURE_SCHEMES.to_vec(),
         groups: GROUPS.to_vec(),
         versions: VERSIONS.to_vec(),
-        hybrid_share: None,
+        ..ClientHello::default()
     };
     let choice = match front.choose(&hello) {
         Ok(choice) => choice,

@@ -29,6 +29,10 @@ pub(super) async fn check<'p>(
     ledger: &mut Ledger,
 ) -> Result<(), Rejection> {
     for policy in policies {
+        if !policy.concerns(&context.sought(head)) {
+            rehearsal::skip(policy, ledger);
+            continue;
+        }
         if ledger.dry_run.is_some() {
             let checked = Box::pin(rehearsal::check(policy, head, context, ledger)).await;
             enforced(policy, checked, context, ledger)?;
@@ -77,6 +81,10 @@ pub(super) fn check_preflight<'p>(
 ) -> Result<(), Rejection> {
     let nobody = Subject::default();
     policies.into_iter().try_for_each(|policy| {
+        if !policy.concerns(&context.sought(head)) {
+            rehearsal::skip(policy, ledger);
+            return Ok(());
+        }
         let checked = match ledger.dry_run {
             Some(_) => rehearsal::check_client(policy, head, context, ledger),
             None => count(policy, policy.check_unidentified(&context.applicant(head, route, &nobody)), ledger),

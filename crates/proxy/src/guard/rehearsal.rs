@@ -44,6 +44,17 @@ pub(super) async fn check(
     checked
 }
 
+/// Notes a policy that is not asked.
+pub(super) fn skip(policy: &ActivePolicy, ledger: &mut Ledger) {
+    if let Some(dry_run) = &mut ledger.dry_run {
+        dry_run.begin_policy(&policy.config.name, policy.config.mode == PolicyMode::Log);
+        match policy.config.when.ja4.is_empty() {
+            true => dry_run.checked("when", Ok(()), "does not hold, so nothing else of it is asked"),
+            false => dry_run.unknown("when", "the JA4 fingerprint of the client is not known"),
+        }
+    }
+}
+
 /// As [`check`], whoever sends the request: what a preflight is rejected for.
 ///
 /// # Errors

@@ -82,7 +82,8 @@ impl<'a> Context<'a> {
     where
         'a: 'h,
     {
-        Sought { head, client: self.client.address, tls: self.conn.tls.as_ref().map(|tls| &tls.info), subject: None }
+        let tls = self.conn.tls.as_ref().filter(|_| !self.is_relayed).map(|tls| &tls.info);
+        Sought { head, client: self.client.address, tls, subject: None }
     }
 
     /// What policies look at. `route`: the name of the request's route.

@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use config::{Comparison, Conditions, Expression, HostPattern, Relation, Share, ValueCondition, ValueMatch, ValueOf};
+use config::{
+    Comparison, Conditions, Expression, HostPattern, Ja4Pattern, Relation, Share, ValueCondition, ValueMatch, ValueOf,
+};
 use ipnet::IpNet;
 use wire::http::RequestHead;
 use wire::http::percent;
@@ -37,6 +39,7 @@ pub(crate) fn hold(conditions: &Conditions, sought: &Sought<'_>) -> bool {
         && (conditions.client.is_empty() || is_client(&conditions.client, sought.client))
         && (conditions.server_name.is_empty() || has_server_name(&conditions.server_name, sought.tls))
         && (conditions.certificate.is_empty() || has_certificate(&conditions.certificate, sought.tls))
+        && (conditions.ja4.is_empty() || has_fingerprint(&conditions.ja4, sought.tls))
 }
 
 /// The first condition that does not hold, in words.
@@ -62,6 +65,10 @@ pub(super) fn unmet(conditions: &Conditions, sought: &Sought<'_>) -> Option<Stri
     }
     if !conditions.certificate.is_empty() && !has_certificate(&conditions.certificate, sought.tls) {
         return Some(format!("no client certificate with {}", list(conditions.certificate.clone())));
+    }
+    if !conditions.ja4.is_empty() && !has_fingerprint(&conditions.ja4, sought.tls) {
+        let wanted = list(conditions.ja4.iter().map(|pattern| pattern.text.clone()).collect());
+        return Some(format!("the JA4 fingerprint of the client is not {wanted}"));
     }
     None
 }
@@ -174,6 +181,11 @@ fn has_certificate(names: &[String], tls: Option<&tls::Info>) -> bool {
     })
 }
 
+fn has_fingerprint(patterns: &[Ja4Pattern], tls: Option<&tls::Info>) -> bool {
+    let Some(fingerprint) = tls.and_then(|tls| tls.fingerprint.as_deref()) else { return false };
+    patterns.iter().any(|pattern| pattern.matches(fingerprint.as_str()))
+}
+
 /// The first share that has conditions and whose conditions hold.
 pub fn held_share<'s>(shares: &'s [Share], sought: &Sought<'_>) -> Option<&'s Share> {
     shares.iter().find(|share| !share.when.is_empty() && hold(&share.when, sought))
@@ -209,6 +221,10 @@ pub(super) fn exactness(conditions: &Conditions) -> (usize, u64) {
         HostPattern::Exact(_) => EXACT,
         HostPattern::Wildcard(parent) => PREFIX + parent.len() as u64,
     };
+    let of_fingerprint = |pattern: &Ja4Pattern| match pattern.open_parts() {
+        0 => EXACT,
+        open => PREFIX - open as u64,
+    };
     let of_san = |san: &String| if san.contains('*') { PREFIX + san.len() as u64 } else { EXACT };
     let of_network = |network: &IpNet| {
         let before = if network.addr().is_ipv4() { 96 } else { 0 };
@@ -219,6 +235,7 @@ pub(super) fn exactness(conditions: &Conditions) -> (usize, u64) {
         conditions.client.iter().map(of_network).min(),
         conditions.server_name.iter().map(of_name).min(),
         conditions.certificate.iter().map(of_san).min(),
+        conditions.ja4.iter().map(of_fingerprint).min(),
     ];
     (conditions.len(), values + others.into_iter().flatten().sum::<u64>())
 }
@@ -229,8 +246,12 @@ pub(super) fn exclude(one: &Conditions, other: &Conditions, comparison: &mut Com
     let all_apart = |ones: &[IpNet], others: &[IpNet]| {
         !ones.is_empty() && !others.is_empty() && ones.iter().all(|one| others.iter().all(|other| apart(one, other)))
     };
+    let (ones, others) = (&one.ja4, &other.ja4);
+    let apart_by_fingerprint =
+        !ones.is_empty() && !others.is_empty() && ones.iter().all(|one| others.iter().all(|other| one.excludes(other)));
     let (ones, others) = (&one.server_name, &other.server_name);
-    all_apart(&one.client, &other.client)
+    apart_by_fingerprint
+        || all_apart(&one.client, &other.client)
         || (!ones.is_empty()
             && !others.is_empty()
             && ones.iter().all(|one| !others.iter().any(|other| one.overlaps(other))))

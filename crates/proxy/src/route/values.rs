@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use config::{Escape, FieldValue, Template, TemplatePart, Variable};
 use wire::http::RequestHead;
 use wire::http::percent::{self, is_unreserved};
+use wire::ja4::Ja4;
 use wire::short_text::ShortText;
 
 use super::Params;
@@ -125,6 +126,7 @@ impl<'a> Values<'a> {
             Variable::TlsServerName => text(tls.and_then(|tls| tls.server_name.as_deref())).into(),
             Variable::TlsVersion => text(tls.map(|tls| telemetry::version_name(tls.version))).into(),
             Variable::TlsCipher => text(tls.map(|tls| tls.cipher)).into(),
+            Variable::TlsJa4 => text(tls.and_then(|tls| tls.fingerprint.as_deref()).map(Ja4::as_str)).into(),
             Variable::CertificateSubject => text(certificate.map(|certificate| certificate.subject.as_str())).into(),
             Variable::CertificateIssuer => text(certificate.map(|certificate| certificate.issuer.as_str())).into(),
             Variable::CertificateSerial => text(certificate.map(|certificate| certificate.serial.as_str())).into(),

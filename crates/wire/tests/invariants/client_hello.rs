@@ -20,8 +20,11 @@ fn write(hello: &ClientHello<'_>) -> Vec<u8> {
         extensions.extend_from_slice(&kind.to_be_bytes());
         extensions.extend_from_slice(&vector16(&content));
     };
-    if let Some(name) = hello.server_name {
-        extension(0, vector16(&[vec![0], vector16(name)].concat()));
+    match hello.server_name {
+        Some(name) => extension(0, vector16(&[vec![0], vector16(name)].concat())),
+        // A name of another type.
+        None if hello.extensions.contains(&0) => extension(0, vector16(&[7, 0, 0])),
+        None => {}
     }
     if !hello.groups.is_empty() {
         extension(10, vector16(&numbers(&hello.groups)));
@@ -35,6 +38,13 @@ fn write(hello: &ClientHello<'_>) -> Vec<u8> {
     }
     if !hello.versions.is_empty() {
         extension(43, vector8(&numbers(&hello.versions)));
+    }
+    if hello.extensions.contains(&51) {
+        let share = hello.hybrid_share.map(|share| [vec![0x11, 0xec], vector16(share)].concat());
+        extension(51, vector16(&share.unwrap_or_default()));
+    }
+    for kind in hello.extensions.iter().filter(|kind| ![0, 10, 13, 16, 43, 51].contains(*kind)) {
+        extension(*kind, Vec::new());
     }
     [
         &hello.legacy_version.to_be_bytes()[..],

@@ -9,6 +9,7 @@ mod envoy;
 mod hello_records;
 mod hpack;
 mod http1;
+mod ja4;
 mod keyless;
 mod proxy_protocol;
 mod quality;
@@ -22,6 +23,7 @@ pub use envoy::envoy;
 pub use hello_records::hello_records;
 pub use hpack::hpack;
 pub use http1::{http1_request, http1_response};
+pub use ja4::ja4;
 pub use keyless::keyless;
 pub use proxy_protocol::proxy_protocol;
 pub use quality::quality;
@@ -33,7 +35,7 @@ pub use websocket::check as websocket;
 pub type Check = fn(&[u8]);
 
 /// Every parser by the name of its fuzz target and corpus folder.
-pub const ALL: [(&str, Check); 13] = [
+pub const ALL: [(&str, Check); 14] = [
     ("websocket", websocket),
     ("http1_request", http1_request),
     ("http1_response", http1_response),
@@ -41,6 +43,7 @@ pub const ALL: [(&str, Check); 13] = [
     ("target", target),
     ("quality", quality),
     ("client_hello", client_hello),
+    ("ja4", ja4),
     ("envoy", envoy),
     ("keyless", keyless),
     ("hello_records", hello_records),

@@ -46,7 +46,7 @@ impl Build<'_> {
     /// Whether a policy can be asked about a connection: both places are in the problem if not.
     fn asks_for_an_address(&mut self, item: &Node, policy: &Node, carried: Carried) {
         let name = shown(item.text().unwrap_or_default());
-        let of_requests = AUTHENTICATION.iter().chain(&["cors"]).filter_map(|key| policy.entry(key));
+        let of_requests = AUTHENTICATION.iter().chain(&["cors", "when"]).filter_map(|key| policy.entry(key));
         for entry in of_requests {
             let place = self.sources.seen_from(item.span, entry.key_span);
             let what = format!("{name} has `{}` {place}, and {} carries no requests", entry.key, carried.words());

@@ -54,6 +54,14 @@ pub(in crate::shape) static WHEN: Object = object(
             "(any)",
             "Server name of the TLS handshake (SNI).",
         ),
+        optional(
+            "ja4",
+            Shape::OneOrMany(&Shape::Text(
+                "a JA4 fingerprint such as `t13d1516h2_8daaf6152771_e5627efa2ab1`, `*` for a part such as `t13d1516h2_*_e5627efa2ab1`",
+            )),
+            "(any)",
+            "JA4 fingerprint of the TLS client. A client can choose its fingerprint: it shows which software most clients are, and proves nothing.",
+        ),
     ]],
 );
 

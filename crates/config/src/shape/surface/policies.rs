@@ -1,5 +1,6 @@
 //! Keys of `policies`. Declares them, nothing else; `surface.rs` says how.
 
+use super::matching::WHEN;
 use crate::table::*;
 
 words! {
@@ -35,6 +36,12 @@ pub(in crate::shape) static POLICY: Object = object(
             Shape::Choice(PolicyMode::WORDS),
             "enforce",
             "`enforce`: reject the requests that do not pass. `log`: let them pass and count them (`portunus_policy_decisions_total`), to try a policy.",
+        ),
+        optional(
+            "when",
+            Shape::Object(&WHEN),
+            "(all)",
+            "The requests that the policy is asked about, as on a route; the others pass it. Not beside what authenticates, and not for tunnels and UDP.",
         ),
         optional(
             "allow",

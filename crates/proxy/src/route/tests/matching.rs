@@ -1,5 +1,8 @@
 //! Tables: which route a request takes, and what is said where there is none.
 
+use wire::client_hello::ClientHello;
+use wire::ja4::Ja4;
+
 use super::{ask, check, compile};
 use crate::route::{RouteTable, Routed, Sought};
 
@@ -456,7 +459,13 @@ fn conditions_on_query_cookies_and_the_client() {
         Conditions { values, ..Conditions::default() }
     };
     let exact = |text: &str| ValueMatch::Exact(text.to_string());
-    let tls = tls::Info { server_name: Some("a.b.example".into()), ..info() };
+    // No digest, but one that is always the same.
+    let hello = ClientHello { versions: vec![0x0304], extensions: vec![43], ..ClientHello::default() };
+    let fingerprint = Ja4::of(&hello, |_| [0x1b; 32]);
+    assert_eq!(fingerprint.as_str(), "t13i000100_000000000000_1b1b1b1b1b1b");
+    let fingerprint = Some(Box::new(fingerprint));
+    let tls = tls::Info { server_name: Some("a.b.example".into()), fingerprint, ..info() };
+    let ja4 = |text: &str| Conditions { ja4: vec![Ja4Pattern { text: text.to_string() }], ..Conditions::default() };
     let networks = |text: &str| Conditions { client: vec![text.parse().unwrap()], ..Conditions::default() };
     let names = |text| Conditions { server_name: vec![HostPattern::of_text(text)], ..Conditions::default() };
     let sans = |text: &str| Conditions { certificate: vec![text.to_string()], ..Conditions::default() };
@@ -482,6 +491,11 @@ fn conditions_on_query_cookies_and_the_client() {
         (sans("DNS:*.y.corp.z"), "/", false),
         (sans("URI:spiffe://corp/*"), "/", true),
         (sans("URI:spiffe://corp/"), "/", false),
+        (ja4("t13i000100_000000000000_1b1b1b1b1b1b"), "/", true),
+        (ja4("t13i000100_000000000000_1b1b1b1b1b1c"), "/", false),
+        (ja4("t13i000100_*_1b1b1b1b1b1b"), "/", true),
+        (ja4("*_000000000000_*"), "/", true),
+        (ja4("t13d000100_*_*"), "/", false),
     ] {
         let route = RouteConfig { when: when.clone(), ..base.clone() };
         let table = RouteTable::compile_routes(&["web"], &[route]).unwrap();
@@ -518,5 +532,6 @@ fn info() -> tls::Info {
         signature_algorithm: None,
         resumed: false,
         peer: Some(Box::new(certificate)),
+        fingerprint: None,
     }
 }
