@@ -155,6 +155,24 @@ def deadlines(channel, calls, pause):
     beside(channel, work)
 
 
+def rejected(channel, *numbers):
+    """AT_ONCE CODE AT_ONCE CODE ...: for each pair, that many calls of the method Sleep of the service `rN` (N counts pairs), which takes a minute
+    where it gets to the server. The first call that ends must end with the code."""
+    wrong = []
+    for number, (at_once, code) in enumerate(zip(numbers[::2], numbers[1::2])):
+        ended = queue.Queue()
+        calls = [channel.unary_unary(f"/r{number}/Sleep").future(b"60000", timeout=50) for _ in range(at_once)]
+        for call in calls:
+            call.add_done_callback(ended.put)
+        first = ended.get()
+        if first.code().value[0] != code:
+            wrong.append(f"r{number}: {describe(first)} instead of code {code}")
+        for call in calls:
+            call.cancel()
+    if wrong:
+        raise Wrong("; ".join(wrong))
+
+
 def describe(error):
     return f"{error.code()}, {error.details()}"
 
@@ -167,6 +185,7 @@ SCENARIOS = {
     "feed": feed,
     "cancel": cancel,
     "deadlines": deadlines,
+    "rejected": rejected,
 }
 
 

@@ -83,6 +83,34 @@ def portunus(servers, protocol="http1", tls=False, proxy_protocol=False, trusted
     return edge
 
 
+class Configured(Process):
+    """The program on a configuration of the row's own, which may name files of the folder `place`."""
+
+    def __init__(self, config, place):
+        path = os.path.join(place, "portunus.yaml")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"log": {"access": {"output": "access.log"}}, **config}, file)
+        super().__init__(Settings.portunus, "run", path)
+        self.access_log = os.path.join(place, "access.log")
+        self.ports = {}
+        try:
+            for name in (listener["name"] for listener in config["listeners"]):
+                line = self.wait_for(f'"listening","listener":"{name}"')
+                self.ports[name] = int(re.search(r'"address":"127\.0\.0\.1:(\d+)"', line).group(1))
+        except BaseException:
+            self.end()
+            raise
+
+    def requests(self):
+        """The lines of the access log."""
+        with open(self.access_log, encoding="utf-8") as log:
+            return [json.loads(line) for line in log]
+
+
+def keystores():
+    return {"main": {"folder": os.path.dirname(pair()), "default": "localhost"}}
+
+
 def nginx(servers, protocol="http1", tls=False, proxy_protocol=False, trusted=None, stock=False):
     place = folder("nginx")
     https, http, h2c = free_port(), free_port(), free_port()

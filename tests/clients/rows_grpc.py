@@ -1,11 +1,13 @@
 """gRPC of independent makes: grpc-go, Python's grpcio (which is gRPC's C core) and grpc-js, as clients and as servers."""
 
+import os
 import signal
 import time
 
-from proxies import start
+from proxies import Configured, Edge, keystores, start
 from rows import row
-from stage import HERE, PATIENCE, Failed, Process, Settings, ca, pair, python, run, tool
+from rows_balancing import Server as Application
+from stage import HERE, PATIENCE, Failed, Process, Settings, ca, folder, free_port, pair, python, run, tool, until
 
 # Words that start a client or a server. All makes understand the same command line, and the same scenarios but for some that grpc-js lacks.
 CLIENTS = {
@@ -158,6 +160,99 @@ def grpc_tls_upstream(way):
             run(*CLIENTS["go"](), "-address", f"127.0.0.1:{server.https}", "-ca", ca(), "unary", 500, 4)
         else:
             client("go", edge, "unary", 500, 4)
+
+
+# The OpenAPI document of the calls that are under a contract.
+DOCUMENT = """{"openapi": "3.1.0", "info": {"title": "calls", "version": "1"}, "paths": {"/r13/Sleep": {"post": {
+  "parameters": [{"name": "x-tenant", "in": "header", "required": true, "schema": {"type": "string"}}],
+  "requestBody": {"content": {"application/grpc": {}}}, "responses": {"200": {"description": "OK"}}}}}}"""
+
+# What is set for the route, how many calls come at once, and the code and the reason of the first that ends.
+REJECTIONS = [
+    (None, 1, 12, "no_route"),
+    ({"methods": ["GET"]}, 1, 12, "method_not_allowed"),
+    ({"policies": ["token"]}, 1, 16, "credentials_missing"),
+    ({"policies": ["denied"]}, 1, 7, "address_not_allowed"),
+    ({"policies": ["rate"]}, 2, 8, "rate_limited"),
+    ({"policies": ["one"]}, 2, 8, "concurrency_limited"),
+    ({"policies": ["one-of-all"]}, 2, 14, "overall_concurrency_limited"),
+    ({"policies": ["closed"]}, 1, 14, "maintenance"),
+    ({"max_body": 8}, 1, 8, "body_too_large"),
+    ({"upstream": "gone"}, 1, 14, "upstream_refused"),
+    ({"total_timeout": "300ms"}, 1, 4, "upstream_total_timeout"),
+    ({"response_header_timeout": "300ms"}, 1, 4, "response_header_timeout"),
+    ({"contract": "calls"}, 1, 12, "path_undeclared"),
+    ({"contract": "calls"}, 1, 3, "parameter_missing"),
+    ({"policies": ["sign-in"]}, 1, 16, "auth_service_denied"),
+    ({"policies": ["hanging"]}, 1, 14, "auth_service_timeout"),
+    ({"upstream": "narrow"}, 2, 14, "upstream_overflow"),
+    # These are read as they are, by gRPC's table for HTTP statuses.
+    ({"respond": {"status": 403, "body": "no"}}, 1, 7, None),
+    ({"respond": {"status": 503, "body_file": "closed.html"}}, 1, 14, None),
+]
+
+
+def rejecting(server, service, place):
+    """A configuration with a route `rN` for each rejection."""
+    for name, content in (("api.json", DOCUMENT), ("closed.html", "<h1>closed</h1>"), ("secret", "s" * 32), ("closed", "")):
+        with open(os.path.join(place, name), "w", encoding="utf-8") as file:
+            file.write(content)
+    routes = [{"path": "/portunus.test.Echo/{method}", "upstream": "app"}]
+    for number, (settings, *_) in enumerate(REJECTIONS):
+        if settings is not None:
+            to = {} if "respond" in settings else {"upstream": "app", "rewrite": "/portunus.test.Echo/{method}"}
+            routes.append({"path": f"/r{number}/{{method}}", **to, **settings})
+    group = {"servers": [f"127.0.0.1:{server.http}"], "protocol": "http2"}
+    own = {"bind": "127.0.0.1:0", "error_pages": "site"}
+    asked = {"upstream": "service", "timeout": "300ms"}
+    return {
+        "listeners": [{"name": "https", **own, "tls": {"keystore": "main"}}, {"name": "http", **own}],
+        "keystores": keystores(),
+        "upstreams": {
+            "app": group,
+            "narrow": {**group, "max_in_flight": 1},
+            "gone": {**group, "servers": [f"127.0.0.1:{free_port()}"]},
+            "service": {"servers": [f"127.0.0.1:{service.port}"]},
+        },
+        "tokens": {"id": {"jwt": {"algorithms": "HS256", "secret": {"file": "secret"}}}},
+        "contracts": {"calls": {"document": "api.json"}},
+        "error_pages": {"site": {"pages": {"4xx": "closed.html", "5xx": "closed.html"}}},
+        "policies": {
+            "token": {"jwt": {"verifier": "id"}},
+            "denied": {"deny": "127.0.0.0/8"},
+            "rate": {"rate_limit": {"rate": "1/h", "burst": 1}},
+            "one": {"concurrency_limit": {"max_in_flight": 1}},
+            "one-of-all": {"concurrency_limit": {"max_in_flight": 1, "key": "all"}},
+            "closed": {"maintenance": {"file": os.path.join(place, "closed")}},
+            "sign-in": {"forward_auth": {**asked, "path": "/"}},
+            "hanging": {"forward_auth": {**asked, "path": "/hold"}},
+        },
+        "routes": routes,
+    }
+
+
+def rejected(make):
+    """A row of one client that is rejected for every reason there is; the connection goes on."""
+
+    def scene(_):
+        place = folder("rejected")
+        numbers = [number for _, at_once, code, _ in REJECTIONS for number in (at_once, code)]
+        with Server("go") as server, Application(status=302) as service:
+            for h2c in (False, True):
+                with Configured(rejecting(server, service, place), place) as gate:
+                    edge = Edge("portunus", gate.ports["https"], gate.ports["http"], gate.ports["http"])
+                    client(make, edge, "rejected", *numbers, h2c=h2c, seconds=PATIENCE)
+                    client(make, edge, "unary", 50, 4, h2c=h2c)
+                    logged = lambda gate=gate: {(line["target"], line.get("reason")) for line in gate.requests()}
+                    wanted = {(f"/r{number}/Sleep", reason) for number, (*_, reason) in enumerate(REJECTIONS) if reason}
+                    until(lambda: wanted <= logged(), "the log lacks", lambda: wanted - logged())
+
+    scene.__name__ = f"grpc_{make}_rejected"
+    row(ways=("portunus",), needs=("go", make), seconds=10)(scene)
+
+
+rejected("go")
+rejected("python")
 
 
 class Client(Process):

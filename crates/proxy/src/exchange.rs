@@ -318,7 +318,7 @@ pub async fn reject(
     rejection.fields(|name, value| sink.field(name, value));
     if is_grpc {
         sink.field(b"Content-Type", grpc::CONTENT_TYPE);
-        sink.field(b"Grpc-Status", grpc::status(rejection.status).as_bytes());
+        sink.field(b"Grpc-Status", grpc::status(rejection.status, rejection.reason).as_bytes());
         sink.field(b"Grpc-Message", format!("{} {}", rejection.status, reason_phrase(rejection.status)).as_bytes());
         sink.finish_head(BodyFraming::None, None);
         return sink.end(None).await.map_err(|broken| client_failed(&broken, ledger));

@@ -232,8 +232,8 @@ fn grpc_calls_are_rejected_with_a_grpc_status() {
     let gate = Gate::start_in(crate::harness::certificates(&[("a.test", false)]), &text);
     let rows = [
         ("/t", "application/grpc", 404, "12", "no_route"),
-        ("/read", "application/grpc+proto", 405, "2", "method_not_allowed"),
-        ("/served/a%2fb", "Application/gRPC;x=y", 400, "13", "encoded_slash"),
+        ("/read", "application/grpc+proto", 405, "12", "method_not_allowed"),
+        ("/served/a%2fb", "Application/gRPC;x=y", 400, "3", "encoded_slash"),
         ("/gone", "application/grpc+json", 502, "14", "upstream_refused"),
     ];
     for (at, (path, content_type, status, grpc_status, reason)) in rows.into_iter().enumerate() {

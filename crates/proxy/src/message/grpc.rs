@@ -1,8 +1,11 @@
 //! Rejections of gRPC calls: HTTP status 200 and a gRPC status in the response head ("Trailers-Only" of the protocol), since clients of gRPC
 //! read no other status and no text. Only over HTTP/2; HTTP/1 carries no gRPC.
 //!
-//! The codes are those of gRPC's own table for responses of intermediaries (`doc/http-grpc-status-mapping.md` of the protocol).
+//! gRPC has a table of what a client makes of an HTTP status (`doc/http-grpc-status-mapping.md`). It is for clients that know nothing else; what we
+//! reject we know the reason of, so the code is the one whose definition fits (`doc/statuscodes.md`). The two differ where it decides what clients
+//! do next: many retry UNAVAILABLE by themselves, which is wrong where a limit was reached, or where the call may have been executed.
 
+use reason::Reason;
 use wire::http::{RequestHead, Version};
 
 /// Content type of the rejection, whatever message format the call used.
@@ -24,15 +27,20 @@ pub(crate) fn is_call(head: &RequestHead) -> bool {
     }
 }
 
-/// The gRPC status for an HTTP status.
-pub(crate) fn status(http: u16) -> &'static str {
-    match http {
-        400 => "13",                   // INTERNAL
-        401 => "16",                   // UNAUTHENTICATED
-        403 => "7",                    // PERMISSION_DENIED
-        404 => "12",                   // UNIMPLEMENTED
-        429 | 502 | 503 | 504 => "14", // UNAVAILABLE
-        _ => "2",                      // UNKNOWN
+/// The gRPC status of a rejection.
+pub(crate) fn status(http: u16, reason: Reason) -> &'static str {
+    match (http, reason) {
+        // Nothing was sent, so the call may go to another server.
+        (_, Reason::UpstreamConnectTimeout) => "14",
+        (400 | 411 | 415 | 417 | 422, _) => "3", // INVALID_ARGUMENT
+        (300..=399 | 401, _) => "16", // UNAUTHENTICATED: an authentication service sends elsewhere to sign in
+        (403, _) => "7",              // PERMISSION_DENIED
+        (404 | 405 | 501, _) => "12", // UNIMPLEMENTED
+        (408 | 504, _) => "4",        // DEADLINE_EXCEEDED
+        (413 | 414 | 429 | 431, _) => "8", // RESOURCE_EXHAUSTED
+        (500, _) => "13",             // INTERNAL
+        (502 | 503, _) => "14",       // UNAVAILABLE
+        _ => "2",                     // UNKNOWN
     }
 }
 
@@ -61,11 +69,33 @@ mod tests {
     }
 
     #[test]
-    fn statuses_follow_the_table_of_the_protocol() {
-        let rows =
-            [(400, "13"), (401, "16"), (403, "7"), (404, "12"), (429, "14"), (502, "14"), (503, "14"), (504, "14")];
-        for (http, grpc) in rows.into_iter().chain([(405, "2"), (408, "2"), (413, "2"), (421, "2"), (500, "2")]) {
-            assert_eq!(status(http), grpc, "{http}");
+    fn a_status_says_what_clients_should_do_next() {
+        for (reason, expected) in [
+            (Reason::EncodedSlash, "3"),
+            (Reason::UnknownExpectation, "3"),
+            (Reason::CredentialsMissing, "16"),
+            (Reason::AddressNotAllowed, "7"),
+            (Reason::NoRoute, "12"),
+            (Reason::MethodNotAllowed, "12"),
+            (Reason::WebsocketNotOffered, "12"),
+            (Reason::BodyTooLarge, "8"),
+            (Reason::RequestHeadTooLarge, "8"),
+            (Reason::RateLimited, "8"),
+            (Reason::ConcurrencyLimited, "8"),
+            (Reason::OverallConcurrencyLimited, "14"),
+            (Reason::Maintenance, "14"),
+            (Reason::RequestBodyTimeout, "4"),
+            (Reason::ValidatorPanic, "13"),
+            (Reason::UpstreamRefused, "14"),
+            (Reason::UpstreamOverflow, "14"),
+            // It has not been sent, so it can be sent again; what timed out later may have been executed.
+            (Reason::UpstreamConnectTimeout, "14"),
+            (Reason::ResponseHeaderTimeout, "4"),
+            (Reason::UpstreamTotalTimeout, "4"),
+            (Reason::TlsPolicyMismatch, "2"),
+        ] {
+            assert_eq!(status(reason.status(), reason), expected, "{reason:?}");
         }
+        assert_eq!(status(302, Reason::AuthServiceDenied), "16", "a page to sign in at");
     }
 }

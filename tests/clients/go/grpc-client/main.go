@@ -41,6 +41,7 @@ var scenarios = map[string]func(*grpc.ClientConn, []int) error{
 	"deadlines": deadlines,
 	"load":      load,
 	"health":    checkHealth,
+	"rejected":  rejected,
 }
 
 func main() {
@@ -369,6 +370,27 @@ func checkHealth(connection *grpc.ClientConn, _ []int) error {
 		return fmt.Errorf("services: %v", found)
 	}
 	return stream.CloseSend()
+}
+
+// rejected AT_ONCE CODE AT_ONCE CODE ...: for each pair, that many calls of the method Sleep of the service `rN` (N counts pairs), which takes
+// a minute where it gets to the server. The first call that ends must end with the code.
+func rejected(connection *grpc.ClientConn, numbers []int) error {
+	var wrong []error
+	for n := 0; 2*n < len(numbers); n++ {
+		ctx, stop := context.WithTimeout(context.Background(), 50*time.Second)
+		ended := make(chan error, numbers[2*n])
+		for begun := 0; begun < numbers[2*n]; begun++ {
+			go func() {
+				var reply []byte
+				ended <- connection.Invoke(ctx, fmt.Sprintf("/r%d/Sleep", n), []byte("60000"), &reply)
+			}()
+		}
+		if err := <-ended; status.Code(err) != codes.Code(numbers[2*n+1]) {
+			wrong = append(wrong, fmt.Errorf("r%d: %w instead of code %d", n, err, numbers[2*n+1]))
+		}
+		stop()
+	}
+	return errors.Join(wrong...)
 }
 
 // The first error of any.
