@@ -165,3 +165,29 @@ fn a_variable_that_cannot_be_is_said_with_its_place() {
         assert!(!output.status.success() && errors.contains(said), "{route}: {errors}");
     }
 }
+
+/// Escapes of the client's path are no reason to reject it; what climbs is.
+#[test]
+fn a_redirect_with_variables_keeps_what_the_path_escapes() {
+    let upstream = Upstream::ok();
+    let routes = "  - { hosts: w.test, redirect: { to: \"https://www.{host}{path}\" } }
+  - { hosts: q.test, path: \"/a/{*rest}\", redirect: { to: \"http://{host}:8080/b/{rest}?q={query.q}\" } }
+  - { hosts: l.test, path: \"/a/{*rest}\", redirect: { to: \"/b/{rest}?from={host}\" } }
+  - { hosts: h.test, redirect: { to: \"https://{host}\" } }
+  - { hosts: d.test, path: \"/a{x}/{*rest}\", redirect: { to: \"https://{host}/{x}/b.c/%20{rest}\" } }
+";
+    let gate = gate(&upstream, routes);
+    for (host, target, expected) in [
+        ("w.test", "/a%20b/%C3%BC.html?x=%26", Some("https://www.w.test/a%20b/%C3%BC.html?x=%26")),
+        ("q.test", "/a/a%20b.c?q=%26", Some("http://q.test:8080/b/a%20b.c?q=%26")),
+        ("l.test", "/a/a%20b.c?x", Some("/b/a%20b.c?from=l.test")),
+        ("h.test", "/a%20b.c", Some("https://h.test")),
+        ("d.test", "/ax/a%20b", Some("https://d.test/x/b.c/%20a%20b")),
+        ("d.test", "/a../a%20b", None),
+    ] {
+        let response = ask(&gate, &format!("GET {target} HTTP/1.1\r\nHost: {host}"));
+        assert_eq!(field(&response, "Location"), expected, "{host} {target} {response}");
+        assert_eq!(statuses(response.as_bytes()), [if expected.is_some() { 308 } else { 400 }], "{host} {target}");
+    }
+    gate.stop();
+}

@@ -87,7 +87,7 @@ pub fn build_location(
     values.render(to, out)?;
     let written = out.get(start..).unwrap_or_default();
     let meant = matches!(to.parts.first(), Some(TemplatePart::Text(text)) if text.starts_with("//"));
-    let is_moved = holds_variables(to) && has_dot_segment(split_query(written).0);
+    let is_moved = holds_variables(to) && has_dot_segment(path_of(written));
     if (written.starts_with(b"//") && !meant) || is_moved {
         return Err(BadParameter);
     }
@@ -187,6 +187,16 @@ fn encode(value: &[u8], out: &mut Vec<u8>, keep: impl Fn(u8) -> bool) {
 fn split_query(target: &[u8]) -> (&[u8], &[u8]) {
     let end = memchr::memchr(b'?', target).unwrap_or(target.len());
     (target.get(..end).unwrap_or_default(), target.get(end + 1..).unwrap_or_default())
+}
+
+/// The path of a Location, which may begin with a scheme and a host.
+fn path_of(location: &[u8]) -> &[u8] {
+    let whole = split_query(location).0;
+    let Some(at) = memchr::memmem::find(whole, b"//").filter(|at| *at == 0 || whole.get(at - 1) == Some(&b':')) else {
+        return whole;
+    };
+    let after = whole.get(at + 2..).unwrap_or_default();
+    after.get(memchr::memchr(b'/', after).unwrap_or(after.len())..).unwrap_or_default()
 }
 
 /// Whether putting pieces together made a segment `.` or `..`: `/a{x}` may match `/a..`, so a rewrite to `/{x}` could climb. What a dot segment
