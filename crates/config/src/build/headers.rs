@@ -216,6 +216,10 @@ mod tests {
             ("%[req.hdr(X-A)]", "write `{header.X-A}`"),
             ("%{REMOTE_ADDR}s", "write `{client.address}s`"),
             ("%REQ(X-A)%", "write `{header.X-A}`"),
+            ("%DOWNSTREAM_REMOTE_ADDRESS%", "write `{client.address}`"),
+            ("{http.request.remote.host}", "write `{client.address}`"),
+            ("{http.request.header.X-A}", "write `{header.X-A}`"),
+            ("{http.request.uri.query.q}", "write `{query.q}`"),
         ] {
             let fault = value("x-a", text, SCOPE).unwrap_err();
             assert!(fault.fix.contains(fix), "{text}: {fault:?}");

@@ -2,7 +2,7 @@
 //!
 //! A name without a dot is a parameter if the path of the route has one that is called so.
 
-use super::variables::{native_variable, variable_in};
+use super::variables::{native_of_caddy, native_variable, variable_in};
 use super::{Fault, headers};
 use crate::model::{Escape, FieldValue, Template, TemplatePart, Variable};
 use crate::problem::{closest, listed, shown};
@@ -170,8 +170,10 @@ fn unknown(name: &str, parameters: &[&str]) -> Fault {
         let fix = "the path of this route has no such parameter; write it as `{name}` there";
         return Fault::new(format!("unknown parameter {}", shown(name)), fix);
     }
-    let fix = match closest(name, NAMES.into_iter()) {
-        Some(known) => format!("did you mean `{{{known}}}`?"),
+    let native = || native_variable(name).or_else(|| native_of_caddy(name));
+    let fix = match closest(name, NAMES.into_iter()).map(|known| format!("{{{known}}}")) {
+        Some(known) => format!("did you mean `{known}`?"),
+        None if native().is_some() => format!("write `{}`", native().unwrap_or_default()),
         None => format!(
             "variables are {}; the path of this route has no parameters, which are written as `{{name}}` there",
             variables()

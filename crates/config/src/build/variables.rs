@@ -73,9 +73,8 @@ pub(super) fn native_variable(variable: &str) -> Option<String> {
         }
     }
     let native = match lower.as_str() {
-        "remote_addr" | "realip_remote_addr" | "src" | "downstream_remote_address_without_port" | "remote_host" => {
-            "client.address"
-        }
+        "remote_addr" | "realip_remote_addr" | "src" | "remote_host" | "client_ip" => "client.address",
+        "downstream_remote_address" | "downstream_remote_address_without_port" => "client.address",
         "request_id" | "unique-id" => "request.id",
         "host" | "http_host" | "server_name" | "req.host" | "base" => "host",
         "uri" | "document_uri" | "request_uri" | "path" | "request_path" => "path",
@@ -90,6 +89,32 @@ pub(super) fn native_variable(variable: &str) -> Option<String> {
         "ssl_client_serial" | "downstream_peer_serial" => "certificate.serial",
         "ssl_client_fingerprint" | "downstream_peer_fingerprint_256" => "certificate.fingerprint",
         _ => return lower.strip_prefix("http_").map(|header| format!("{{header.{}}}", header.replace('_', "-"))),
+    };
+    Some(format!("{{{native}}}"))
+}
+
+/// How a placeholder of Caddy, which stands in braces as ours do, is written here.
+pub(super) fn native_of_caddy(name: &str) -> Option<String> {
+    let of = name.strip_prefix("http.request.")?;
+    let named = [("header.", "header"), ("uri.query.", "query"), ("cookie.", "cookie")];
+    if let Some((ours, name)) = named.into_iter().find_map(|(start, ours)| Some((ours, of.strip_prefix(start)?))) {
+        return Some(format!("{{{ours}.{name}}}"));
+    }
+    let native = match of {
+        "remote.host" | "remote" => "client.address",
+        "uuid" => "request.id",
+        "host" | "hostport" => "host",
+        "uri" | "uri.path" | "orig_uri" | "orig_uri.path" => "path",
+        "method" => "method",
+        "scheme" => "scheme",
+        "tls.server_name" => "tls.server_name",
+        "tls.version" => "tls.version",
+        "tls.cipher_suite" => "tls.cipher",
+        "tls.client.subject" => "certificate.subject",
+        "tls.client.issuer" => "certificate.issuer",
+        "tls.client.serial" => "certificate.serial",
+        "tls.client.fingerprint" => "certificate.fingerprint",
+        _ => return None,
     };
     Some(format!("{{{native}}}"))
 }

@@ -67,6 +67,34 @@ const WORDS: &[(&[&str], &str)] = &[
         &["gzip", "compress", "encode"],
         "write it in `compression`, and that one's name as `compression` in a route; see docs/responses.md",
     ),
+    (&["absent", "not_present", "missing"], "write `present: false`"),
+    (
+        &["error_page", "errorpage", "errorfile", "handle_errors", "errors"],
+        "write them in `error_pages`, and their name as `error_pages` of a listener, host or route; see docs/responses.md",
+    ),
+    (
+        &["maintenance", "maintenance_mode"],
+        "write `maintenance` in one of the `policies`, and that one's name as `policies` of a listener, host or route; see docs/access.md",
+    ),
+    (
+        &["sticky", "stickiness", "sticky_sessions", "session_affinity", "affinity"],
+        "write `sticky` in an upstream; see docs/upstreams.md",
+    ),
+    (
+        &["health_check", "healthcheck", "health_checks", "healthchecks", "option_httpchk"],
+        "write `health` in an upstream; see docs/upstreams.md",
+    ),
+    (
+        &["max_fails", "fail_timeout", "outlier_detection", "passive_health"],
+        "write `ejection` in an upstream; see docs/upstreams.md",
+    ),
+    (
+        &["least_conn", "ip_hash", "lb_policy", "load_balancing", "loadbalancer"],
+        "write `balance` in an upstream; see docs/upstreams.md",
+    ),
+    (&["proxy_next_upstream", "retry_policy", "retry_on"], "write `retries` in an upstream; see docs/upstreams.md"),
+    (&["canary", "weighted", "split_clients", "traffic_split"], "write `split` in a route; see docs/upstreams.md"),
+    (&["priority"], "remove it: the most specific route wins, whatever its place; see docs/routing.md"),
     (&["cache", "proxy_cache"], "remove it; responses are not cached"),
     (
         &["auth_basic", "basic_auth", "basicauth", "auth_request", "forward_auth", "cors"],
