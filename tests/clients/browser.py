@@ -27,7 +27,7 @@ FLAGS = [
     # The CA is a minute old.
     "--ignore-certificate-errors",
     # `localhost` may have an IPv6 address, where nobody listens.
-    "--host-resolver-rules=MAP localhost 127.0.0.1",
+    "--host-resolver-rules=MAP localhost 127.0.0.1, MAP *.example 127.0.0.1",
     "--remote-debugging-port=0",
 ]
 
@@ -160,6 +160,46 @@ SCENARIOS = {
       check((await beacon.json()).length === 3, "keepalive");
       const part = await fetch("/file", { headers: { Range: "bytes=1000-1999" } });
       check(part.status === 206 && (await part.arrayBuffer()).byteLength === 1000, "a range");
+    }""",
+    # API CREDENTIALS: a page that the API lets in, with credentials and a field that makes the browser ask first.
+    "cors_allowed": """async (api, right) => {
+      const headers = { "Content-Type": "application/json", Authorization: right };
+      const put = (more, body = '{"name":"a"}') => fetch(api, { method: "PUT", credentials: "include", headers: { ...headers, ...more }, body });
+      const done = await put({});
+      check(done.status === 200 && (await done.text()) === "[]", `PUT: ${done.status}`);
+      check(done.headers.get("X-Total") === "3" && done.headers.get("X-Inner") === null, "exposed fields");
+      // Rejections can be read, too: that credentials are missing, and what the contract says.
+      const strangers = await fetch(api, { credentials: "include" });
+      check(strangers.status === 401, `without credentials: ${strangers.status}`);
+      const broken = await put({}, "{}");
+      check(broken.status === 400 && (await broken.json()).status === 400, `a body that breaks the contract: ${broken.status}`);
+      for (const [what, options] of [["DELETE", { method: "DELETE" }], ["a field", { headers: { "X-Other": "1" } }]]) {
+        const refused = await fetch(api, options).then((response) => response.status, (error) => error.name);
+        check(refused === "TypeError", `${what}: ${refused}`);
+      }
+    }""",
+    # API CREDENTIALS: a page that the API does not let in.
+    "cors_foreign": """async (api, right) => {
+      const failed = async (options) => fetch(api, options).then((response) => response.status, (error) => error.name);
+      const headers = { Authorization: right };
+      check((await failed({ headers })) === "TypeError", "with credentials of its own");
+      check((await failed({ credentials: "include" })) === "TypeError", "with the visitor's");
+      check((await failed({ method: "PUT", headers, body: '{"name":"a"}' })) === "TypeError", "PUT");
+      // What needs no preflight is sent, without a token, and cannot be read.
+      const opaque = await fetch(api, { mode: "no-cors" });
+      check(opaque.type === "opaque" && opaque.status === 0, `no-cors: ${opaque.type}`);
+    }""",
+    # Signed in by the user and password of the URL that the page came from.
+    "signed_in": """async () => {
+      const response = await fetch(location.origin + "/more");
+      check(response.status === 200, `status ${response.status}`);
+    }""",
+    # SHA256: of a text that came compressed.
+    "compressed": """async (wanted) => {
+      const response = await fetch("/text");
+      check(response.headers.get("Content-Encoding") !== null, "as it was");
+      const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", await response.arrayBuffer()));
+      check([...digest].map((byte) => byte.toString(16).padStart(2, "0")).join("") === wanted, "another text");
     }""",
 }
 

@@ -12,6 +12,7 @@ GRPC_JS = "@grpc/grpc-js@1.14.7"
 GRAPHQL_PACKAGES = ["graphql@16.15.0", "graphql-yoga@5.24.1", "graphql-ws@6.4.2", "ws@8.23.0", "@apollo/client@3.14.1"]
 GRAPHQL_PYTHON = ["gql[aiohttp,requests,websockets]==4.4.0"]
 TRAEFIK = "github.com/traefik/traefik/v3@v3.3.5"
+OAUTH2_PROXY = "github.com/oauth2-proxy/oauth2-proxy/v7@v7.6.0"
 GRPCURL = "github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.3"
 
 
@@ -19,7 +20,7 @@ def everything(tools):
     """Installs what is missing; what could not be had, with the reason."""
     os.makedirs(tools, exist_ok=True)
     missing = {}
-    for name, install in (("go", go), ("python", python), ("envoy", envoy), ("httpbin", httpbin), ("fastapi", fastapi), ("nestjs", nestjs), ("traefik", traefik), ("api_firewall", api_firewall), ("grpc_js", grpc_js), ("graphql", graphql), ("grpcurl", grpcurl)):
+    for name, install in (("go", go), ("python", python), ("envoy", envoy), ("httpbin", httpbin), ("fastapi", fastapi), ("nestjs", nestjs), ("traefik", traefik), ("oauth2_proxy", oauth2_proxy), ("api_firewall", api_firewall), ("grpc_js", grpc_js), ("graphql", graphql), ("grpcurl", grpcurl)):
         try:
             install(tools)
         except (Failed, OSError, subprocess.SubprocessError) as failure:
@@ -42,6 +43,7 @@ PROGRAMS = [
     ("apache", "apache2", "apache2-bin"),
     ("chromium", "chromium", "chromium"),
     ("curl", "curl", "curl"),
+    ("htpasswd", "htpasswd", "apache2-utils"),
     ("wget", "wget", "wget"),
     ("node", "node", "nodejs"),
     # Compiles the one file that it runs, so the runtime alone does not do.
@@ -118,19 +120,34 @@ def traefik(tools):
         return
     if not Settings.full:
         raise Failed("only with --full")
+
+    def prepare(source):
+        os.makedirs(os.path.join(source, "webui/static"), exist_ok=True)
+        with open(os.path.join(source, "webui/static/index.html"), "w", encoding="utf-8") as page:
+            page.write("<!doctype html>")
+
+    build_module(place, TRAEFIK, "./cmd/traefik", os.path.join(place, "bin"), prepare)
+
+
+def oauth2_proxy(tools):
+    place = os.path.join(tools, "oauth2-proxy")
+    if not once(place, OAUTH2_PROXY):
+        build_module(place, OAUTH2_PROXY, ".", place)
+
+
+# Without `go install`, which asks for all versions of a module; not every proxy of modules says them.
+def build_module(place, module, package, to, prepare=lambda source: None):
     if not shutil.which("go"):
         raise Failed("no go to build with (Debian package golang-go)")
-    module = json.loads(run("go", "mod", "download", "-json", TRAEFIK, seconds=300))["Dir"]
+    kept = json.loads(run("go", "mod", "download", "-json", module, seconds=300))["Dir"]
     source = os.path.join(place, "source")
     shutil.rmtree(source, ignore_errors=True)
-    shutil.copytree(module, source, copy_function=shutil.copyfile)
+    shutil.copytree(kept, source, copy_function=shutil.copyfile)
     run("chmod", "-R", "u+w", source)
-    os.makedirs(os.path.join(source, "webui/static"), exist_ok=True)
-    with open(os.path.join(source, "webui/static/index.html"), "w", encoding="utf-8") as page:
-        page.write("<!doctype html>")
-    run("go", "build", "-buildvcs=false", "-o", os.path.join(place, "bin") + "/", "./cmd/traefik", seconds=1800, cwd=source, env={"CGO_ENABLED": "0"})
+    prepare(source)
+    run("go", "build", "-buildvcs=false", "-o", to + "/", package, seconds=1800, cwd=source, env={"CGO_ENABLED": "0"})
     shutil.rmtree(source)
-    done(place, TRAEFIK)
+    done(place, module)
 
 
 # Its module cannot be had from every proxy of modules, so whoever has the program says where it is.

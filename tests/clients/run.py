@@ -26,9 +26,11 @@ import stage
 from rows import ROWS
 from stage import Failed, Settings, Skip
 
-import rows_balancers  # noqa: F401  (each adds its rows)
+import rows_access  # noqa: F401  (each adds its rows)
+import rows_balancers  # noqa: F401
 import rows_balancing  # noqa: F401
 import rows_browser  # noqa: F401
+import rows_compression  # noqa: F401
 import rows_contract  # noqa: F401
 import rows_graphql  # noqa: F401
 import rows_grpc  # noqa: F401
