@@ -146,7 +146,7 @@ def sign_in(edge, app):
     for target, email in (("/private?a=2", "ada@shop.example"), ("/api/x", "ada@shop.example"), ("/open", None)):
         expect(target, "ok", run(*curl, *forged, f"http://localhost:{edge}{target}"))
         said = [app.seen[-1].headers.get_all(name) for name in ("X-Auth-Request-Email", "X-Auth-Request-Groups")]
-        expect(f"who {target} is told of", [email and [email], None], said)
+        expect(f"who comes to {target}", [email and [email], None], said)
         expect("forged names", False, "root" in str(app.seen[-1].headers))
     with open(jar, encoding="utf-8") as file:
         cookie = next(line.split()[-1] for line in file if "_oauth2_proxy\t" in line)
