@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::model::*;
 use super::shape::surface::{ADMIN, FORWARDING, RETRIES, UPSTREAM, UPSTREAM_EJECTION};
 use super::table::{Object, defaults, setting};
-use super::yaml::Node;
+use super::yaml::{Node, Value};
 
 /// The settings of an object that are all at their defaults.
 fn defaults_of(object: &'static Object) -> Node {
@@ -65,6 +65,7 @@ impl UpstreamConfig {
             max_in_flight_per_server: setting(node, "max_in_flight_per_server"),
             queue: setting(node, "queue"),
             sticky: None,
+            own_zone: None,
         }
     }
 }
@@ -127,6 +128,10 @@ impl Retries {
             attempts: setting(node, "attempts"),
             per_try_timeout: setting(node, "per_try_timeout"),
             backoff: setting(node, "backoff"),
+            hedge: node
+                .get("hedge")
+                .filter(|hedge| matches!(hedge.value, Value::Map(_)))
+                .map(|hedge| Hedge { after: setting(hedge, "after"), max: setting(hedge, "max") }),
         }
     }
 }

@@ -15,7 +15,9 @@ use telemetry::{KeyServerReporter, Metric, Reporter};
 
 const INTRO: &str = "# Observability
 
-What Portunus says of itself. This page is made from the program (`UPDATE=1 cargo test -p portunus --test observability`); do not edit it.
+<!-- Generated from the program: UPDATE=1 cargo test -p portunus --test observability. Do not edit. -->
+
+What Portunus says of itself.
 
 - [The logs](#the-logs): one line for each request, connection, tunnel, UDP flow and key operation, when it ends.
 - [Reason codes](#reason-codes): why something ended as it did, whose fault that is, and what to do.

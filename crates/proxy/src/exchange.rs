@@ -9,6 +9,7 @@ mod affinity;
 mod cors;
 mod dry_run;
 mod forward;
+mod hedge;
 mod mirror;
 mod respond;
 mod compress;

@@ -222,6 +222,10 @@ fn request_json(out: &mut Vec<u8>, clock: &mut Clock, record: &RequestRecord<'_>
         }
         json.some("session", record.session.unwrap_or("").as_bytes());
         json.number("retries", u64::from(record.retries));
+        if record.hedges > 0 {
+            json.number("hedges", u64::from(record.hedges));
+            json.flag("hedge_won", record.hedge_won);
+        }
         json.close();
     }
     if let Some(kept) = record.port_kept {

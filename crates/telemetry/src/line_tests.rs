@@ -50,6 +50,8 @@ fn record() -> RequestRecord<'static> {
         session: None,
         port_kept: None,
         retries: 1,
+        hedges: 0,
+        hedge_won: false,
         error_pages: None,
         compressed: None,
         fault: Side::Nobody,

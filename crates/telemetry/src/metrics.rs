@@ -326,6 +326,7 @@ fn upstreams(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result 
     let retries =
         sums(workers, |worker| &worker.upstreams, |slot| Some(([&*slot.labels[0]], slot.cells.retries.get())));
     page.counters("portunus_upstream_retries", "Further tries on other servers", ["upstream"], retries)?;
+    hedges(page, workers)?;
     let overflows =
         sums(workers, |worker| &worker.upstreams, |slot| Some(([&*slot.labels[0]], slot.cells.overflows.get())));
     let help = "Requests rejected because the upstream had no room for them, at once or after a wait in its queue";
@@ -341,6 +342,24 @@ fn upstreams(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result 
     let times = durations(workers, |worker| &worker.upstreams, |slot| ([&*slot.labels[0]], &slot.cells.durations));
     let help = "Request sent to head of the response received";
     page.histograms("portunus_upstream_duration_seconds", help, ["upstream"], times)
+}
+
+fn hedges(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result {
+    let by_server = |value: fn(&UpstreamCells) -> u64| {
+        some(sums(workers, |worker| &worker.upstreams, move |slot| Some((slot.texts(), value(&slot.cells)))))
+    };
+    let labels = ["upstream", "server"];
+    let help = "Requests that a server got beside another one that had not responded yet";
+    page.counters("portunus_upstream_hedges", help, labels, by_server(|cells| cells.hedges.get()))?;
+    let help = "Those of them whose response became the client's";
+    page.counters("portunus_upstream_hedges_won", help, labels, by_server(|cells| cells.hedges_won.get()))?;
+    let over = sums(
+        workers,
+        |worker| &worker.upstreams,
+        |slot| Some(([&*slot.labels[0]], slot.cells.hedges_over_budget.get())),
+    );
+    let help = "Requests that were not hedged because the retry budget was used up";
+    page.counters("portunus_upstream_hedges_over_budget", help, ["upstream"], some(over))
 }
 
 fn tunnels(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result {
@@ -393,6 +412,7 @@ fn servers(page: &mut Page<'_>, shared: &Shared) -> fmt::Result {
     page.gauges("portunus_upstream_server_up", "Whether a server is given requests", labels, up)?;
     let ejected = servers(|server| usize::from(server.is_ejected));
     page.gauges("portunus_upstream_server_ejected", "Whether a server is ejected", labels, ejected)?;
+    zones(page, &views)?;
     let in_flight = servers(|server| server.in_flight);
     page.gauges("portunus_upstream_server_in_flight", "Requests and tunnels under way at a server", labels, in_flight)?;
     let slow = shared.slow();
@@ -407,6 +427,17 @@ fn servers(page: &mut Page<'_>, shared: &Shared) -> fmt::Result {
         labels,
         failures,
     )
+}
+
+/// Where servers are, to be joined with what else is known of them.
+fn zones(page: &mut Page<'_>, views: &[UpstreamView]) -> fmt::Result {
+    let all = views.iter().flat_map(|view| view.servers.iter().map(move |server| (view, server)));
+    let row = |(view, server): (&'_ UpstreamView, &'_ ServerView)| {
+        Some(([view.name.clone(), server.name.clone(), server.zone.clone()?], 1))
+    };
+    let rows: BTreeMap<[String; 3], u64> = all.filter_map(row).take(SHOWN_SERVERS).collect();
+    let rows = rows.iter().map(|([upstream, server, zone], one)| ([&**upstream, &**server, &**zone], *one));
+    page.gauges("portunus_upstream_server_info", "Zone of a server", ["upstream", "server", "zone"], rows)
 }
 
 fn top_clients(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result {

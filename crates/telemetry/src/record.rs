@@ -115,6 +115,10 @@ pub struct RequestRecord<'a> {
     pub port_kept: Option<bool>,
     /// Further tries on other servers.
     pub retries: u32,
+    /// Servers asked beside one that had not responded yet.
+    pub hedges: u32,
+    /// Whether the response is of one of those.
+    pub hedge_won: bool,
     /// The error pages that the response is of.
     pub error_pages: Option<&'a str>,
     /// The coding that the response was given here, and the bytes of its body before that.

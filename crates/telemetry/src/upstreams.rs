@@ -23,6 +23,8 @@ pub struct UpstreamView {
 pub struct ServerView {
     /// Its address.
     pub name: String,
+    /// Its zone, if it has one.
+    pub zone: Option<String>,
     /// Requests and tunnels under way.
     pub in_flight: usize,
     /// Whether it is given requests.

@@ -59,6 +59,12 @@ pub(super) struct UpstreamCells {
     pub(super) requests: Count,
     pub(super) failures: Count,
     pub(super) retries: Count,
+    /// Requests that it got beside another server.
+    pub(super) hedges: Count,
+    /// Those of them whose response it was.
+    pub(super) hedges_won: Count,
+    /// Those that the budget had no room for; of the group.
+    pub(super) hedges_over_budget: Count,
     pub(super) durations: Durations,
     /// The server's responses.
     pub(super) responses: StatusCounts,
@@ -381,6 +387,7 @@ impl WorkerReport {
             }
             cells.requests.add(1);
             cells.retries.add(u64::from(record.retries));
+            cells.hedges_won.add(u64::from(record.hedge_won));
             cells.failures.add(u64::from(record.fault == Side::Upstream));
             if let Some(duration) = record.upstream_duration {
                 cells.durations.observe(duration);
@@ -421,6 +428,12 @@ impl WorkerReport {
         let cells = self.shared.upstreams.at([upstream, server]);
         cells.responses.add(status);
         cells.failures.add(1);
+    }
+
+    /// A server was asked beside another one; none where the budget had no room for that.
+    pub fn hedged(&self, upstream: &str, server: Option<&str>) {
+        let cells = self.shared.upstreams.at([upstream, server.unwrap_or("")]);
+        if server.is_some() { cells.hedges.add(1) } else { cells.hedges_over_budget.add(1) }
     }
 
     /// A policy would not let a request pass: it was `rejected`, or only `logged`.

@@ -9,7 +9,7 @@ use super::address::Service;
 use super::listeners::policy;
 use super::{Build, Fault, address, headers, identifier, read};
 use crate::model::{
-    Action, Balance, Config, Ejection, HashKey, Retries, RouteConfig, SendProxy, ServerAddress, ServerConfig,
+    Action, Balance, Config, Ejection, HashKey, OwnZone, Retries, RouteConfig, SendProxy, ServerAddress, ServerConfig,
     StickyConfig, UpstreamConfig, UpstreamProtocol, UpstreamTls,
 };
 use crate::problem::shown;
@@ -21,7 +21,8 @@ impl Build<'_> {
         let mut out = BTreeMap::new();
         for entry in root.get("upstreams").map(Node::entries).unwrap_or_default() {
             let name = self.take(entry.key_span, identifier(&entry.key));
-            let upstream = self.upstream(&entry.key, &entry.value);
+            let mut upstream = self.upstream(&entry.key, &entry.value);
+            upstream.own_zone = self.own_zone(root, &entry.value, &upstream);
             if let Some(name) = name {
                 out.insert(name, Arc::new(upstream));
             }
@@ -58,11 +59,42 @@ impl Build<'_> {
                 "say which name its certificate has: `tls: { server_name: app.internal }`",
             );
         }
+        self.hedge_rules(node, &upstream);
         if let (Some(entry), Balance::Hash { .. }) = (node.entry("slow_start"), &upstream.balance) {
             let what = "`slow_start` has no effect beside `balance: { hash: … }`, which decides on the server";
             self.problems.add(entry.key_span, what, "remove `slow_start`");
         }
         upstream
+    }
+
+    /// The zone whose servers an upstream prefers, if its servers have any.
+    fn own_zone(&mut self, root: &Node, node: &Node, upstream: &UpstreamConfig) -> Option<OwnZone> {
+        let own = read::text(root, "zone").filter(|zone| !zone.is_empty());
+        let has_zones = upstream.servers.iter().any(|server| server.zone.is_some());
+        if let (true, None, Some(servers)) = (has_zones, own, node.entry("servers")) {
+            let what = "servers have a `zone`, and it is not known which one this process is in";
+            self.problems.add(servers.key_span, what, "say so at the top of the file: `zone: eu-west-1a`");
+        }
+        let name = own.filter(|_| has_zones)?.to_owned();
+        Some(OwnZone { name, threshold: setting(node, "zone_threshold") })
+    }
+
+    /// Whether requests can be hedged where that is asked for.
+    fn hedge_rules(&mut self, node: &Node, upstream: &UpstreamConfig) {
+        let Some(entry) = node.get("retries").and_then(|retries| retries.entry("hedge")) else { return };
+        let why = match upstream {
+            UpstreamConfig { protocol: UpstreamProtocol::Tcp, .. } => "tunnels are not",
+            UpstreamConfig { retry_budget_percent: 0, .. } => "hedged requests count against `budget`, which is 0",
+            UpstreamConfig { retries: Retries { attempts: Some(1), .. }, .. } => {
+                "`attempts: 1` allows no second server"
+            }
+            _ => return,
+        };
+        let what = match upstream.protocol {
+            UpstreamProtocol::Tcp => "only HTTP requests are hedged".to_owned(),
+            _ => format!("`hedge` has no effect: {why}"),
+        };
+        self.problems.add(entry.key_span, what, "remove `hedge`, or change what stands against it");
     }
 
     fn sticky(&mut self, node: &Node, upstream: &Node) -> Option<StickyConfig> {
@@ -168,6 +200,7 @@ impl Build<'_> {
                 priority: read::int(item, "priority").unwrap_or(0),
                 is_backup: read::boolean(item, "backup") == Some(true),
                 max_in_flight: read::int(item, "max_in_flight"),
+                zone: read::text(item, "zone").filter(|zone| !zone.is_empty()).map(str::to_owned),
                 ..ServerConfig::at(address)
             });
         }

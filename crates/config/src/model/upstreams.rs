@@ -60,6 +60,17 @@ pub struct UpstreamConfig {
     pub queue: Option<QueueConfig>,
     /// Sticky sessions.
     pub sticky: Option<StickyConfig>,
+    /// Servers of this process's own zone come first, where it has one.
+    pub own_zone: Option<OwnZone>,
+}
+
+/// The zone whose servers are preferred.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnZone {
+    /// Its name.
+    pub name: String,
+    /// How many percent of its servers, by weight, must be usable for requests to stay there.
+    pub threshold: u32,
 }
 
 /// Sticky sessions by a cookie.
@@ -88,12 +99,14 @@ pub struct ServerConfig {
     pub is_backup: bool,
     /// Requests and tunnels in flight to it; none: as its group says.
     pub max_in_flight: Option<usize>,
+    /// Where it is: a data centre, an availability zone, a rack.
+    pub zone: Option<String>,
 }
 
 impl ServerConfig {
     /// A server at an address, with every setting at its default.
     pub fn at(address: ServerAddress) -> ServerConfig {
-        ServerConfig { address, weight: 1, priority: 0, is_backup: false, max_in_flight: None }
+        ServerConfig { address, weight: 1, priority: 0, is_backup: false, max_in_flight: None, zone: None }
     }
 }
 
@@ -255,6 +268,17 @@ pub struct Retries {
     pub per_try_timeout: Option<Duration>,
     /// Before the first retry, at most; twice that before the next, and so on.
     pub backoff: Duration,
+    /// Other servers are asked beside a slow one.
+    pub hedge: Option<Hedge>,
+}
+
+/// When another server is asked beside one that has not responded yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hedge {
+    /// How long the head of a response is waited for.
+    pub after: Duration,
+    /// Servers asked beside the first one.
+    pub max: u32,
 }
 
 /// Active health checks.

@@ -76,6 +76,7 @@ pub(crate) static OBJECTS: &[&Object] = &[
     &QUEUE,
     &STICKY,
     &RETRIES,
+    &HEDGE,
     &ROUTE,
     &PATH_EXPRESSION,
     &WHEN,
@@ -140,6 +141,12 @@ pub(crate) static ROOT: Object = object(
             Shape::Either(&[Shape::Choice(&["auto"]), Shape::Int(1, 1024)]),
             "auto",
             "Worker threads, each with its own listeners. `auto`: one per processor the process may use.",
+        ),
+        optional(
+            "zone",
+            Shape::Text("a name such as `eu-west-1a`"),
+            "(none)",
+            "Zone that this process is in: a data centre, an availability zone, a rack. Upstreams prefer their servers of the same `zone`.",
         ),
         optional(
             "listeners",

@@ -207,3 +207,40 @@ fn a_kept_connection_of_a_client_changes_nothing_of_that() {
     }
     assert!(counts(&servers).iter().all(|count| count % 2 == 0), "{:?}", counts(&servers));
 }
+
+#[test]
+fn servers_of_the_own_zone_come_first_while_enough_of_them_are_up() {
+    for balance in ["round_robin", "least_loaded", "random_two", "{ hash: { header: x-key } }"] {
+        let (near, far) = (servers::<2>(), servers::<2>());
+        let server = |upstream: &Upstream, zone: &str| format!("{{ address: \"{}\", zone: {zone} }}", upstream.address);
+        let list = |dead: &str| {
+            let near = near.iter().map(|upstream| server(upstream, "eu-1a"));
+            let far = far.iter().map(|upstream| server(upstream, "eu-1b"));
+            near.chain(far).chain((!dead.is_empty()).then(|| dead.to_owned())).collect::<Vec<_>>().join(", ")
+        };
+        let health = "health: { path: none, interval: 100ms, timeout: 100ms, fall: 1 }";
+        let gate = Gate::start(&text(
+            &format!("servers: [{}], balance: {balance}, {health}", list("")),
+            "zone: eu-1a\nadmin: { bind: \"127.0.0.2:0\" }\n",
+        ));
+        let ask_all =
+            |gate: &Gate| (0..40).for_each(|key| assert_eq!(ask(gate, "/a/", &format!("X-Key: {key}\r\n")), 200));
+        ask_all(&gate);
+        let sum = |servers: &[Upstream; 2]| {
+            servers.iter().flat_map(Upstream::seen).filter(|seen| seen.line().starts_with("GET /a/")).count()
+        };
+        assert_eq!((sum(&near), sum(&far)), (40, 0), "{balance}");
+        assert!(near.iter().all(|upstream| !upstream.seen().is_empty()), "{balance}: both of them");
+        let info =
+            format!("portunus_upstream_server_info{{upstream=\"app\",server=\"{}\",zone=\"eu-1b\"}} 1", far[0].address);
+        assert!(gate.metrics().contains(&info), "{}", gate.metrics());
+        // Two of three are fewer than 70 percent: all zones share.
+        let dead = format!("{{ address: \"{}\", zone: eu-1a }}", vacant());
+        let gate =
+            Gate::start(&text(&format!("servers: [{}], balance: {balance}, {health}", list(&dead)), "zone: eu-1a\n"));
+        gate.wait_for("\"healthy\":false");
+        ask_all(&gate);
+        assert!(sum(&far) > 0 && sum(&near) > 40, "{balance}: {} {}", sum(&near), sum(&far));
+        assert_eq!(sum(&near) + sum(&far), 80, "{balance}");
+    }
+}

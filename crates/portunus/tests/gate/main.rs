@@ -10,6 +10,7 @@ mod balancing;
 mod checks;
 mod ejection;
 mod health;
+mod hedging;
 mod policies;
 mod queue;
 mod retries;

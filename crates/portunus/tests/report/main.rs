@@ -41,6 +41,8 @@ fn record() -> RequestRecord<'static> {
         session: None,
         port_kept: None,
         retries: 0,
+        hedges: 0,
+        hedge_won: false,
         error_pages: None,
         compressed: None,
         fault: Side::Nobody,

@@ -81,6 +81,11 @@ fn requests_of_all_workers_are_added_up() {
         };
         worker.request(&fault);
         worker.request(&RequestRecord { status: 999, listener: "li\"st\\en\ner", ..record() });
+        worker.hedged("shop", Some("10.0.0.6:8080"));
+        worker.hedged("shop", Some("10.0.0.6:8080"));
+        worker.hedged("shop", None);
+        let hedged = RequestRecord { server: Some("10.0.0.6:8080"), hedges: 1, hedge_won: true, ..record() };
+        worker.request(&RequestRecord { listener: "other", ..hedged });
     }
     let samples = samples(&reporter);
     check(
@@ -97,7 +102,10 @@ fn requests_of_all_workers_are_added_up() {
             (r#"portunus_upstream_requests_total{upstream="shop",server="10.0.0.5:8080"}"#, 6.0),
             (r#"portunus_upstream_failures_total{upstream="shop",server="10.0.0.5:8080"}"#, 2.0),
             (r#"portunus_upstream_retries_total{upstream="shop"}"#, 4.0),
-            (r#"portunus_upstream_duration_seconds_count{upstream="shop"}"#, 4.0),
+            (r#"portunus_upstream_hedges_total{upstream="shop",server="10.0.0.6:8080"}"#, 4.0),
+            (r#"portunus_upstream_hedges_won_total{upstream="shop",server="10.0.0.6:8080"}"#, 2.0),
+            (r#"portunus_upstream_hedges_over_budget_total{upstream="shop"}"#, 2.0),
+            (r#"portunus_upstream_duration_seconds_count{upstream="shop"}"#, 6.0),
             (r#"portunus_faults_total{side="upstream",reason="response_header_timeout"}"#, 2.0),
         ],
     );
@@ -157,8 +165,13 @@ fn slow_events_are_shown() {
     reporter.keystore_failed("main");
     reporter.keystore_failed("gone");
     reporter.watch_upstreams(Box::new(|| {
-        let server =
-            |name: &str, in_flight, is_up| ServerView { name: name.into(), in_flight, is_up, is_ejected: !is_up };
+        let server = |name: &str, in_flight, is_up: bool| ServerView {
+            name: name.into(),
+            zone: is_up.then(|| "eu-1".to_owned()),
+            in_flight,
+            is_up,
+            is_ejected: !is_up,
+        };
         let servers = vec![server("10.0.0.5:8080", 3, true), server("10.0.0.6:8080", 0, false)];
         vec![UpstreamView {
             name: "shop".into(),
@@ -185,6 +198,7 @@ fn slow_events_are_shown() {
             (r#"portunus_upstream_server_up{upstream="shop",server="10.0.0.6:8080"}"#, 0.0),
             (r#"portunus_upstream_server_ejected{upstream="shop",server="10.0.0.6:8080"}"#, 1.0),
             (r#"portunus_upstream_server_in_flight{upstream="shop",server="10.0.0.5:8080"}"#, 3.0),
+            (r#"portunus_upstream_server_info{upstream="shop",server="10.0.0.5:8080",zone="eu-1"}"#, 1.0),
             (r#"portunus_upstream_in_flight{upstream="shop"}"#, 5.0),
             (r#"portunus_upstream_queue_length{upstream="shop"}"#, 2.0),
             (r#"portunus_mirrored_requests_total{upstream="shop",outcome="sent"}"#, 7.0),

@@ -6,12 +6,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use config::{Forward, ForwardTo, UpstreamProtocol};
+use config::{Forward, ForwardTo, Hedge, UpstreamProtocol};
 use net::Deadline;
 use reason::Reason;
 use transport::{buffer, recycle};
 
 use crate::auth::Subject;
+use crate::exchange::hedge::{self, Plan};
 use crate::exchange::replay::Replay;
 use crate::exchange::retry::{self, Condition, Failed, Tries};
 use crate::exchange::upstream_h1::{self, Attempt, Upgraded, upgrade_token};
@@ -23,7 +24,7 @@ use crate::message::rejection::Rejection;
 use crate::message::sides::{MessageBody, ResponseSink, while_wanted};
 use crate::onward::Onward;
 use crate::route::{self, Sought, build_authority};
-use crate::upstream::{Full, Group, InFlight, NoServer, Server, TunnelPlace, Wish};
+use crate::upstream::{Full, Group, InFlight, NoServer, Server, Session, Taken, TunnelPlace, Wish};
 
 /// Rejects who asks for a WebSocket over HTTP/2 where the request would be forwarded without that wish.
 pub(super) fn check_upgrade(admitted: &Admitted<'_>, group: &Group) -> Result<(), Rejection> {
@@ -63,8 +64,17 @@ pub(super) async fn forward_request<B: MessageBody, A: ResponseSink>(
             Ok(taken) => taken,
             Err(why) => return Err(tries.last(|| no_server(&group, onward, why).into())),
         };
+        exchange.ledger.server = Some(Arc::clone(&taken.server));
+        if let Some(hedge) = hedge(&tries, &group, session, admitted, exchange) {
+            let plan = Plan { context, admitted, forward, group: &group, session, onward, replay: &replay, hash };
+            let raced = Box::pin(hedge::run(plan, taken, (hedge, &mut tries), until, exchange)).await;
+            let Err(ended) = raced else { return Ok(None) };
+            let (failed, taken) = *ended;
+            let Some(taken) = taken else { return Err(failed.failure) };
+            kept = go_on(failed, &mut tries, taken, &group, exchange).await?;
+            continue;
+        }
         let server = &taken.server;
-        exchange.ledger.server = Some(Arc::clone(server));
         let ahead = tries.ahead(&group, server, admitted.head());
         let (pool, fresh, replay) = (server.pool(), tries.is_fresh(), &replay);
         let attempt =
@@ -84,12 +94,34 @@ pub(super) async fn forward_request<B: MessageBody, A: ResponseSink>(
             Err(failed) => failed,
         };
         note_failed(&attempt, &failed);
-        let pause = tries.note(failed, &group, server)?;
-        exchange.ledger.retries += 1;
-        // On a fresh connection to the same server it has the place that it had.
-        kept = Some(taken).filter(|_| tries.is_same_again());
-        wait(pause, exchange).await?;
+        kept = go_on(failed, &mut tries, taken, &group, exchange).await?;
     }
+}
+
+/// Whether another server is asked beside the next one, and when. A client that has a session there gets no response of another one.
+fn hedge<B: MessageBody, A>(
+    tries: &Tries,
+    group: &Group,
+    session: Session,
+    admitted: &Admitted<'_>,
+    exchange: &Exchange<'_, B, A>,
+) -> Option<Hedge> {
+    tries.hedge(group, admitted.head()).filter(|_| session.server().is_none() && exchange.body.is_done())
+}
+
+/// Waits for the next try, if there is one. Gives the place at the server that failed where the request goes to the same again, on a fresh connection.
+async fn go_on<'g, B, A: ResponseSink>(
+    failed: Failed,
+    tries: &mut Tries,
+    taken: Taken<'g>,
+    group: &Group,
+    exchange: &mut Exchange<'_, B, A>,
+) -> Result<Option<Taken<'g>>, Failure> {
+    let pause = tries.note(failed, group, &taken.server)?;
+    exchange.ledger.retries += 1;
+    let kept = Some(taken).filter(|_| tries.is_same_again());
+    wait(pause, exchange).await?;
+    Ok(kept)
 }
 
 /// Counts a request in at its group, once there is room for it.
@@ -160,7 +192,7 @@ async fn wait<B, A: ResponseSink>(pause: Duration, exchange: &mut Exchange<'_, B
 }
 
 /// Notes what a response says of its server and of the client's session.
-fn note_served(attempt: &Attempt<'_>, ledger: &mut Ledger) {
+pub(super) fn note_served(attempt: &Attempt<'_>, ledger: &mut Ledger) {
     ledger.session = attempt.session.outcome(attempt.server);
     // How long a request with a body takes is its client's affair, too.
     let took = ledger.upstream_duration.filter(|_| !retry::has_body(attempt.admitted.head()));
@@ -175,7 +207,7 @@ fn note_response(group: &Group, server: &Server, status: Option<u16>, took: Opti
 }
 
 /// What a try that failed says of its server.
-fn note_failed(attempt: &Attempt<'_>, failed: &Failed) {
+pub(super) fn note_failed(attempt: &Attempt<'_>, failed: &Failed) {
     let (group, server, report) = (attempt.group, attempt.server, &attempt.context.worker.report);
     if let Condition::Status(status) = failed.condition {
         report.response_retried(&group.config.name, &server.name, status);

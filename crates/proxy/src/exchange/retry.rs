@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use config::{FailureStatuses, Retries};
+use config::{FailureStatuses, Hedge, Retries};
 use reason::Reason;
 use wire::http::{BodyFraming, RequestHead};
 
@@ -101,6 +101,8 @@ pub(super) struct Tries {
     fresh: bool,
     /// The failure of the last try.
     last: Option<Failure>,
+    /// How often another server was asked beside one that had not responded yet.
+    hedges: u32,
 }
 
 /// What is known of a try before it is made, where its end depends on it.
@@ -115,7 +117,7 @@ pub struct Ahead {
 impl Tries {
     /// Those of a request that cannot go to these servers.
     pub(super) fn without(unfit: &[ServerId]) -> Tries {
-        Tries { left_out: unfit.to_vec(), unfit: unfit.len(), fresh: false, last: None }
+        Tries { left_out: unfit.to_vec(), unfit: unfit.len(), fresh: false, last: None, hedges: 0 }
     }
 
     /// Servers that it is not sent to any more, or cannot be.
@@ -152,6 +154,37 @@ impl Tries {
     fn has_next(&self, rule: &Retries) -> bool {
         // This one is not among those tried yet.
         rule.attempts.is_none_or(|most| self.tried() + 1 < most as usize)
+    }
+
+    /// When another server is asked beside the next one, if one may be: the request could be executed twice without harm.
+    pub(super) fn hedge(&self, group: &Group, request: &RequestHead) -> Option<Hedge> {
+        let hedge = group.config.retries.hedge?;
+        let is_fit = may_repeat(request) && request.upgrade.is_none() && !request.is_extended_connect();
+        let max = hedge.max.saturating_sub(self.hedges);
+        (is_fit && max > 0).then_some(Hedge { max, ..hedge })
+    }
+
+    /// Leaves out a server that is being asked, so that another one is asked beside it; false where none may be.
+    pub(super) fn goes_beside(&mut self, group: &Group, asked: &Server) -> bool {
+        let may = self.has_next(&group.config.retries) && group.is_up_without(asked, &self.left_out);
+        if may {
+            self.hedges += 1;
+            self.left_out.push(asked.id);
+        }
+        may
+    }
+
+    /// Takes that back: no other server was asked.
+    pub(super) fn stays_alone(&mut self) {
+        self.left_out.pop();
+    }
+
+    /// Of the servers that were asked beside each other, this one counts as the one that was asked last.
+    pub(super) fn is_about(&mut self, server: &Server, newest: &Server) {
+        if server.id != newest.id {
+            self.left_out.retain(|other| *other != server.id);
+            self.left_out.push(newest.id);
+        }
     }
 
     /// What the try at this server ends by, where a status or a time may end it and another server have the request.

@@ -1,6 +1,7 @@
 //! One try of a request at one server over HTTP/1.1: send it, read the response's head, relay the rest.
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,6 +15,7 @@ use wire::http::{BodyFraming, HeadLimits, Method, RequestHead, ResponseHead, Ver
 
 use crate::exchange::Exchange;
 use crate::exchange::compress::Compressing;
+use crate::exchange::hedge::Aside;
 use crate::exchange::relay::{self, DownloadError, Flow, Stopped, Upload, UploadError, UploadTerms};
 use crate::exchange::replay::Replay;
 use crate::exchange::respond::relay_response;
@@ -128,6 +130,16 @@ impl Attempt<'_> {
         Err(OnConnection { fate: Fate::Status(status), ..failed })
     }
 
+    /// What the head of a response is held to.
+    fn head_limits(&self) -> HeadLimits {
+        let limits = &self.context.generation.config.limits;
+        HeadLimits {
+            head_bytes: limits.max_response_header_bytes.min(net::chunk::CHUNK_BYTES),
+            request_line_bytes: limits.max_request_line_bytes,
+            fields: limits.max_headers,
+        }
+    }
+
     /// How long nothing may move either way once there is a response.
     pub(crate) fn idle(&self) -> Duration {
         self.admitted.route().config.options.stream_idle_timeout.unwrap_or(self.group.config.idle_timeout)
@@ -185,37 +197,39 @@ pub(super) async fn fresh_connection(
     sink: &mut impl ResponseSink,
     ledger: &mut Ledger,
 ) -> Result<Transport, OnConnection> {
+    let started = Instant::now();
+    // The future is big and rare.
+    let connecting = Box::pin(connected(attempt, sink.reached()));
+    while_wanted(connecting, sink).await.unwrap_or_else(|why| {
+        ledger.blame(why);
+        // Impatient clients must not keep a server in use that nobody can connect to.
+        let servers_fault = started.elapsed() >= SLOW_CONNECT;
+        Err(OnConnection { servers_fault, ..OnConnection::clients(Failure::Aborted) })
+    })
+}
+
+/// Connects for a client whose connection has `reached` this address.
+pub(super) async fn connected(attempt: &Attempt<'_>, reached: Option<SocketAddr>) -> Result<Transport, OnConnection> {
     let own = Target::own(attempt.group, attempt.server);
     let (source, header) = match attempt.onward {
         None => (own.source, Vec::new()),
         Some(onward) => {
-            let reached = sink.reached();
             onward.check(attempt.server, reached).map_err(OnConnection::clients)?;
             (onward.source(), onward.header(attempt.context.conn, reached))
         }
     };
     let target = Target { source, ahead: &header, ..own };
-    let started = Instant::now();
-    // The future is big and rare.
-    let connecting = async {
-        match attempt.time_left() {
-            None => connect(target).await,
-            Some(left) => Deadline::new().within(left, connect(target)).await.unwrap_or(Err(ConnectError::Timeout)),
-        }
+    let connected = match attempt.time_left() {
+        None => connect(target).await,
+        Some(left) => Deadline::new().within(left, connect(target)).await.unwrap_or(Err(ConnectError::Timeout)),
     };
-    match while_wanted(Box::pin(connecting), sink).await {
-        Ok(Err(error)) if source.address.is_some() && error.reason().side() == Side::Proxy => {
+    connected.map_err(|error| {
+        if source.address.is_some() && error.reason().side() == Side::Proxy {
             // A privilege that we lack: nothing that another server could help.
-            Err(OnConnection::clients(Rejection::of(error.reason())))
+            return OnConnection::clients(Rejection::of(error.reason()));
         }
-        Ok(connected) => connected.map_err(|error| cannot_connect(attempt.server, &error)),
-        Err(why) => {
-            ledger.blame(why);
-            // Impatient clients must not keep a server in use that nobody can connect to.
-            let servers_fault = started.elapsed() >= SLOW_CONNECT;
-            Err(OnConnection { servers_fault, ..OnConnection::clients(Failure::Aborted) })
-        }
-    }
+        cannot_connect(attempt.server, &error)
+    })
 }
 
 pub(crate) fn cannot_connect(server: &Server, error: &ConnectError) -> OnConnection {
@@ -279,12 +293,7 @@ async fn message<B: MessageBody, A: ResponseSink>(
     exchange: &mut Exchange<'_, B, A>,
 ) -> Result<After, OnConnection> {
     let Exchange { response, body, sink, ledger, timers, .. } = exchange;
-    let limits = &attempt.context.generation.config.limits;
-    let head_limits = HeadLimits {
-        head_bytes: limits.max_response_header_bytes.min(net::chunk::CHUNK_BYTES),
-        request_line_bytes: limits.max_request_line_bytes,
-        fields: limits.max_headers,
-    };
+    let head_limits = attempt.head_limits();
     let request = attempt.admitted.head();
     let started = Instant::now();
     let writer = BodyWriter::new(transport, request.framing);
@@ -333,6 +342,87 @@ async fn message<B: MessageBody, A: ResponseSink>(
     })
 }
 
+/// A response that has begun: its connection, and what came behind the head.
+#[derive(Debug)]
+pub(super) struct Begun {
+    transport: Transport,
+    input: Chunk,
+}
+
+/// Sends a request without a body to one of several servers that are asked beside each other, and waits for the head of its response.
+pub(super) async fn ask(
+    attempt: &Attempt<'_>,
+    head: &[u8],
+    aside: &Aside,
+    response: &mut ResponseHead,
+) -> Result<Begun, OnConnection> {
+    // It may be sent twice, so the kernel need not be asked.
+    if let Some(transport) = attempt.pooled(false).filter(|_| !attempt.fresh) {
+        match ask_on((transport, true), head, attempt, aside, response).await {
+            Err(OnConnection { fate: Fate::ConnectionOver, .. }) => {}
+            asked => return asked,
+        }
+    }
+    let transport = connected(attempt, aside.reached).await?;
+    ask_on((transport, false), head, attempt, aside, response).await
+}
+
+async fn ask_on(
+    (transport, was_used): (Transport, bool),
+    head: &[u8],
+    attempt: &Attempt<'_>,
+    aside: &Aside,
+    response: &mut ResponseHead,
+) -> Result<Begun, OnConnection> {
+    let (mut input, mut deadline, mut interim) = (Chunk::empty(), Deadline::new(), Interim::default());
+    let sent = deadline.within(attempt.group.config.idle_timeout, transport.send(head)).await;
+    let is_rejected = !matches!(sent, Ok(Ok(())));
+    let limits = attempt.head_limits();
+    let reading = async {
+        loop {
+            let read = read_head(&transport, &mut input, &attempt.admitted.head().method, &limits, response).await;
+            read.map_err(|failed| match failed.fate {
+                _ if interim.has_passed() => OnConnection { fate: Fate::Unknown, ..failed },
+                // Not even the head was taken off our hands.
+                Fate::Unknown if is_rejected => OnConnection { fate: Fate::ConnectionOver, ..failed },
+                Fate::Stale if !was_used => OnConnection { fate: Fate::Unknown, ..failed },
+                _ => failed,
+            })?;
+            match response.status {
+                101 => return Err(OnConnection::servers(Rejection::of(Reason::UnexpectedUpgrade))),
+                200.. => return Ok(()),
+                _ if interim.is_for_client(attempt, response)? => aside.pass(response),
+                _ => {}
+            }
+        }
+    };
+    let read = deadline.within(attempt.patience(), reading).await;
+    read.unwrap_or_else(|_| Err(OnConnection::servers(Rejection::of(Reason::ResponseHeaderTimeout))))?;
+    Ok(Begun { transport, input })
+}
+
+/// Relays a response that has begun, its head in the exchange.
+pub(super) async fn relay_begun<B: MessageBody, A: ResponseSink>(
+    attempt: &Attempt<'_>,
+    Begun { transport, mut input }: Begun,
+    exchange: &mut Exchange<'_, B, A>,
+) -> Result<(), OnConnection> {
+    let Exchange { response, sink, ledger, timers, .. } = exchange;
+    let borrowed = attempt.onward.and_then(|onward| onward.source().address);
+    ledger.port_kept = borrowed.map(|_| transport.stream().port_kept());
+    let (sent, flow) = (pin!(std::future::ready(Ok(()))), Flow::default());
+    let mut upload = Upload::new(sent);
+    let mut reader = BodyReader::for_response(&transport, &mut input, response.framing);
+    let deadline = &mut timers.download;
+    relay_response(attempt, response, &mut reader, *sink, ledger, deadline, &mut upload, &flow).await?;
+    let is_done = reader.is_done();
+    drop(reader);
+    if is_done && response.keep_alive && input.is_empty() {
+        attempt.keep(transport);
+    }
+    Ok(())
+}
+
 /// Interim answers of one try so far.
 #[derive(Debug, Default)]
 pub(crate) struct Interim(u32);
@@ -351,17 +441,25 @@ impl Interim {
         sink: &mut impl ResponseSink,
         ledger: &mut Ledger,
     ) -> Result<(), OnConnection> {
+        if self.is_for_client(attempt, response)? && sink.takes_interim() {
+            let sent = sink.interim(response).await;
+            sent.map_err(|broken| OnConnection::clients(client_failed(&broken, ledger)))?;
+        }
+        Ok(())
+    }
+
+    /// Counts one, within bounds. Whether a client that takes interim responses is to have it.
+    pub(crate) fn is_for_client(
+        &mut self,
+        attempt: &Attempt<'_>,
+        response: &ResponseHead,
+    ) -> Result<bool, OnConnection> {
         self.0 += 1;
         if self.0 > attempt.context.generation.config.limits.max_interim_responses {
             return Err(OnConnection::servers(Rejection::of(Reason::TooManyInterimResponses)));
         }
         let awaited = attempt.admitted.head().expects_continue && !attempt.admitted.has_continued();
-        let wanted = response.status != 100 || awaited;
-        if wanted && sink.takes_interim() {
-            let sent = sink.interim(response).await;
-            sent.map_err(|broken| OnConnection::clients(client_failed(&broken, ledger)))?;
-        }
-        Ok(())
+        Ok(response.status != 100 || awaited)
     }
 }
 

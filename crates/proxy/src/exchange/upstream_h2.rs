@@ -3,6 +3,7 @@
 //! Connections belong to a worker and carry many requests at once; a stream that is dropped is reset.
 
 use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
@@ -14,15 +15,16 @@ use h2::{Reason as ErrorCode, RecvStream, SendStream};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use net::Deadline;
 use reason::Reason;
-use transport::{Broken, buffer, recycle};
+use transport::{Broken, Transport, buffer, recycle};
 use wire::http::{BodyFraming, Fields, Method, ResponseHead, Version};
 
 use crate::exchange::Exchange;
+use crate::exchange::hedge::Aside;
 use crate::exchange::relay::{self, Flow, Upload, UploadError};
 use crate::exchange::replay::Replay;
 use crate::exchange::respond::relay_response;
 use crate::exchange::retry::{Failed, Fate, OnConnection};
-use crate::exchange::upstream_h1::{Attempt, Interim, fresh_connection, head_arrived, stopped_failure};
+use crate::exchange::upstream_h1::{Attempt, Interim, connected, fresh_connection, head_arrived, stopped_failure};
 use crate::message::context::Failure;
 use crate::message::forwarding;
 use crate::message::h2::{H2Body, broken, fields_to_trailers, send_data};
@@ -31,7 +33,7 @@ use crate::message::rejection::Rejection;
 use crate::message::sides::{BodySink, MessageBody, ResponseSink, while_wanted};
 use crate::route::{self, Noted};
 use crate::upstream::h2::open;
-use crate::upstream::{SharedConnection, Traffic};
+use crate::upstream::{Awaited, Opening, SharedConnection, StreamSlot, Traffic};
 
 /// Connections of one server that may turn out to be over, one behind the other, before that counts as a failure of the server.
 const CONNECTIONS_OVER: u32 = 2;
@@ -84,10 +86,7 @@ async fn connection(
         return Ok((shared, true));
     }
     if let Some(awaited) = pools.await_shared(attempt.pool).filter(|_| !attempt.fresh) {
-        // Whoever opens it may have no luck, or a server that says nothing; then this request opens one itself.
-        let limit = attempt.group.config.connect_timeout;
-        let opened = Box::pin(async move { _ = Deadline::new().within(limit, awaited.over()).await });
-        while_wanted(opened, sink).await.map_err(|why| {
+        while_wanted(Box::pin(opened_by_another(attempt, awaited)), sink).await.map_err(|why| {
             ledger.blame(why);
             OnConnection::clients(Failure::Aborted)
         })?;
@@ -96,7 +95,43 @@ async fn connection(
         }
     }
     let opening = pools.open_shared(attempt.pool);
-    let transport = Rc::new(fresh_connection(attempt, sink, ledger).await?);
+    let transport = fresh_connection(attempt, sink, ledger).await?;
+    Ok((begun(attempt, opening, transport).await?, false))
+}
+
+/// As [`connection`], for one of several servers that are asked beside each other.
+async fn connection_aside(
+    attempt: &Attempt<'_>,
+    reached: Option<SocketAddr>,
+) -> Result<(Rc<SharedConnection>, bool), OnConnection> {
+    let pools = &attempt.context.worker.pools;
+    if let Some(shared) = pools.share(attempt.pool).filter(|_| !attempt.fresh) {
+        return Ok((shared, true));
+    }
+    if let Some(awaited) = pools.await_shared(attempt.pool).filter(|_| !attempt.fresh) {
+        opened_by_another(attempt, awaited).await;
+        if let Some(shared) = pools.share(attempt.pool) {
+            return Ok((shared, true));
+        }
+    }
+    let opening = pools.open_shared(attempt.pool);
+    let transport = connected(attempt, reached).await?;
+    Ok((begun(attempt, opening, transport).await?, false))
+}
+
+/// Waits for a connection that another request opens. That one may have no luck, or a server that says nothing; then each opens one itself.
+async fn opened_by_another(attempt: &Attempt<'_>, awaited: Rc<Awaited>) {
+    let _ = Deadline::new().within(attempt.group.config.connect_timeout, awaited.over()).await;
+}
+
+/// Begins HTTP/2 on a connection just opened, for everybody.
+async fn begun(
+    attempt: &Attempt<'_>,
+    opening: Opening,
+    transport: Transport,
+) -> Result<Rc<SharedConnection>, OnConnection> {
+    let pools = &attempt.context.worker.pools;
+    let transport = Rc::new(transport);
     let opened = open(Rc::clone(&transport)).await;
     let (sender, connection, noticed) =
         opened.map_err(|_| OnConnection::servers(Rejection::of(Reason::UpstreamHttp2Handshake)))?;
@@ -119,10 +154,89 @@ async fn connection(
         watched.upgrade().iter().for_each(|shared| shared.close());
     });
     pools.add_shared(attempt.server, &shared);
-    Ok((shared, false))
+    Ok(shared)
 }
 
-/// A connection just opened. The second part moves the frames, and must be driven beside whatever the first is used for.
+/// A response that has begun on a stream.
+pub(super) struct Begun {
+    body: H2Body,
+    _stream: StreamSlot,
+}
+
+/// Sends a request without a body to one of several servers that are asked beside each other, and waits for the head of its response. Goes to another
+/// connection as [`attempt`] does.
+pub(super) async fn ask(
+    attempt: &Attempt<'_>,
+    request: &Request<()>,
+    aside: &Aside,
+    response: &mut ResponseHead,
+) -> Result<Begun, OnConnection> {
+    let (mut over, mut turned_away) = (0, false);
+    loop {
+        let fresh = attempt.fresh || over == CONNECTIONS_OVER;
+        let asked = match connection_aside(&Attempt { fresh, ..*attempt }, aside.reached).await {
+            Ok(connection) => ask_on(connection, request.clone(), attempt, aside, response).await,
+            Err(failed) => Err(failed),
+        };
+        let Err(failed) = asked else { return asked };
+        match failed.fate {
+            Fate::ConnectionOver if over < CONNECTIONS_OVER => over += 1,
+            Fate::TurnedAway if !turned_away && attempt.group.may_retry() => {
+                turned_away = true;
+                aside.note_retry();
+            }
+            _ => return Err(failed),
+        }
+    }
+}
+
+async fn ask_on(
+    (shared, was_used): (Rc<SharedConnection>, bool),
+    request: Request<()>,
+    attempt: &Attempt<'_>,
+    aside: &Aside,
+    response: &mut ResponseHead,
+) -> Result<Begun, OnConnection> {
+    let slot = shared.enter();
+    let (mut answered, _) = begin(&shared, request, true).await?;
+    let sent = Sent { shared: &shared, was_used, stream: answered.stream_id().as_u32(), before: shared.traffic() };
+    let (method, mut interim) = (&attempt.admitted.head().method, Interim::default());
+    let reading = async {
+        loop {
+            let (parts, stream) = next_head(&mut answered, sent, attempt.replay).await?.into_parts();
+            read_response(&parts, stream.as_ref().is_none_or(RecvStream::is_end_stream), method, response);
+            match stream {
+                Some(stream) => return Ok(stream),
+                None if response.status == 101 => {
+                    return Err(OnConnection::servers(Rejection::of(Reason::UnexpectedUpgrade)));
+                }
+                None if interim.is_for_client(attempt, response)? => aside.pass(response),
+                None => {}
+            }
+        }
+    };
+    let read = Deadline::new().within(attempt.patience(), reading).await;
+    let stream = read.unwrap_or_else(|_| Err(OnConnection::servers(Rejection::of(Reason::ResponseHeaderTimeout))))?;
+    let body = H2Body::new(stream, shared.noticed(), response.framing, false);
+    if body.malformed().is_some() {
+        return Err(OnConnection::servers(Rejection::of(Reason::ResponseMalformed)));
+    }
+    Ok(Begun { body, _stream: slot })
+}
+
+/// Relays a response that has begun, its head in the exchange.
+pub(super) async fn relay_begun<B: MessageBody, A: ResponseSink>(
+    attempt: &Attempt<'_>,
+    mut begun: Begun,
+    exchange: &mut Exchange<'_, B, A>,
+) -> Result<(), OnConnection> {
+    let Exchange { response, sink, ledger, timers, .. } = exchange;
+    let (sent, flow) = (pin!(std::future::ready(Ok(()))), Flow::default());
+    let mut upload = Upload::new(sent);
+    let deadline = &mut timers.download;
+    relay_response(attempt, response, &mut begun.body, *sink, ledger, deadline, &mut upload, &flow).await
+}
+
 /// The request as the upstream shall see it.
 pub(super) fn request(attempt: &Attempt<'_>, noted: Noted<'_>) -> Result<Request<()>, Rejection> {
     let bad = || Rejection::of(Reason::BadRequestForHttp2);

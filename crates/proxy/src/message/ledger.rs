@@ -58,6 +58,10 @@ pub struct Ledger {
     pub port_kept: Option<bool>,
     /// Further tries.
     pub retries: u32,
+    /// Servers asked beside one that had not responded yet.
+    pub hedges: u32,
+    /// The response is of one of those.
+    pub hedge_won: bool,
     /// The error pages that the response is of.
     pub error_pages: Option<Arc<str>>,
     /// The coding that the response was given here, and the bytes of its body before that.
@@ -98,6 +102,8 @@ impl Ledger {
             session: None,
             port_kept: None,
             retries: 0,
+            hedges: 0,
+            hedge_won: false,
             error_pages: None,
             compressed: None,
             policy: None,
@@ -201,6 +207,8 @@ impl Ledger {
             session: self.session,
             port_kept: self.port_kept,
             retries: self.retries,
+            hedges: self.hedges,
+            hedge_won: self.hedge_won,
             error_pages: self.error_pages.as_deref(),
             compressed: self.compressed,
             fault: self.fault,

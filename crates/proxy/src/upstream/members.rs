@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use config::{Balance, ServerAddress, ServerConfig};
+use config::{ServerAddress, ServerConfig, UpstreamConfig};
 
 use super::balance::{Rank, Schedule};
 use super::server::{Server, ServerId, next_id};
@@ -92,25 +92,19 @@ pub(super) fn names(configs: &[ServerConfig]) -> Vec<Arc<Name>> {
 
 impl Members {
     /// Those that need no name server.
-    pub(super) fn new(configs: &[ServerConfig], balance: &Balance) -> Members {
-        let own = configs.iter().enumerate().filter_map(|(origin, config)| {
+    pub(super) fn new(config: &UpstreamConfig) -> Members {
+        let own = config.servers.iter().enumerate().filter_map(|(origin, config)| {
             let is_literal = matches!(config.address, ServerAddress::Ip(_) | ServerAddress::Unix(_));
             is_literal.then(|| (Arc::new(Server::new(config, origin)), Rank::of(config)))
         });
         let (servers, ranks): (Vec<_>, Vec<_>) = own.unzip();
-        Members { schedule: Schedule::new(&servers, &ranks, balance, &[]), servers, ranks }
+        Members { schedule: Schedule::new(&servers, &ranks, config, &[]), servers, ranks }
     }
 
     /// The list after the name at `origin` was found to lead to these addresses; none if that is the list there is. Who was there before stays, with all
     /// that is known of it; who comes beside others begins slowly, if servers do.
-    pub(super) fn with_found(
-        &self,
-        configs: &[ServerConfig],
-        balance: &Balance,
-        origin: usize,
-        found: &[Found],
-    ) -> Option<Members> {
-        let config = configs.get(origin)?;
+    pub(super) fn with_found(&self, group: &UpstreamConfig, origin: usize, found: &[Found]) -> Option<Members> {
+        let config = group.servers.get(origin)?;
         let is_first = !self.servers.iter().any(|server| server.origin == origin);
         let own = found.iter().map(|found| {
             let known = self
@@ -138,7 +132,7 @@ impl Members {
         if is_same {
             return None;
         }
-        let schedule = Schedule::new(&servers, &ranks, balance, &self.schedule.turns());
+        let schedule = Schedule::new(&servers, &ranks, group, &self.schedule.turns());
         Some(Members { servers, ranks, schedule })
     }
 
@@ -173,6 +167,10 @@ mod tests {
         })
     }
 
+    fn group(configs: &[ServerConfig]) -> UpstreamConfig {
+        UpstreamConfig { servers: configs.to_vec(), ..UpstreamConfig::new("app") }
+    }
+
     fn labels(members: &Members) -> Vec<String> {
         members.servers.iter().map(|server| server.name.to_string()).collect()
     }
@@ -186,8 +184,9 @@ mod tests {
         let configs = ["192.0.2.1:80", "a.example", "192.0.2.2:80"].map(config);
         let names = names(&configs);
         assert_eq!((names.len(), names[0].origin, &*names[0].name), (1, 1, "a.example"));
-        let next = |members: &Members, found: &[Found]| members.with_found(&configs, &Balance::RoundRobin, 1, found);
-        let first = Members::new(&configs, &Balance::RoundRobin);
+        let group = group(&configs);
+        let next = |members: &Members, found: &[Found]| members.with_found(&group, 1, found);
+        let first = Members::new(&group);
         assert_eq!(labels(&first), ["192.0.2.1:80", "192.0.2.2:80"]);
         let second = next(&first, &[at(1), at(2)]).unwrap();
         assert_eq!(labels(&second), ["192.0.2.1:80", "10.0.0.1:80", "10.0.0.2:80", "192.0.2.2:80"]);
@@ -217,8 +216,9 @@ mod tests {
             priority,
             ..at(last)
         };
-        let first = Members::new(&configs, &Balance::RoundRobin);
-        let next = |members: &Members, found: &[Found]| members.with_found(&configs, &Balance::RoundRobin, 0, found);
+        let group = group(&configs);
+        let first = Members::new(&group);
+        let next = |members: &Members, found: &[Found]| members.with_found(&group, 0, found);
         let second = next(&first, &[record(1, 10, 0), record(2, 30, 0)]).unwrap();
         assert_eq!(second.servers[0].authority.as_ref(), "h1.example:80");
         let third = next(&second, &[record(1, 10, 0), record(2, 10, 1)]).unwrap();

@@ -21,7 +21,9 @@ pub use balance::Wish;
 pub use connect::{ConnectError, Target, connect, connect_to};
 pub use members::{Found, Members, Name, Records};
 pub use mirrored::{MirrorOutcome, Mirrored};
-pub use pool::{Binding, BoundTo, Pools, STREAMS_PER_CONNECTION, SharedConnection, Traffic};
+pub use pool::{
+    Awaited, Binding, BoundTo, Opening, Pools, STREAMS_PER_CONNECTION, SharedConnection, StreamSlot, Traffic,
+};
 pub use server::{Health, PoolId, Server, ServerId};
 pub use shares::Places;
 pub use sticky::Sticky;
@@ -132,7 +134,7 @@ impl Group {
     fn with(config: &Arc<UpstreamConfig>, connector: Option<Arc<tls::Connector>>, is_dynamic: bool) -> Group {
         Group {
             config: Arc::clone(config),
-            members: ArcSwap::from_pointee(Members::new(&config.servers, &config.balance)),
+            members: ArcSwap::from_pointee(Members::new(config)),
             names: members::names(&config.servers),
             changed: Notify::new(),
             ejecting: Mutex::new(()),
@@ -163,6 +165,7 @@ impl Group {
     pub fn view(&self) -> UpstreamView {
         let server = |server: &Arc<Server>| ServerView {
             name: server.name.to_string(),
+            zone: server.config.zone.clone(),
             in_flight: server.load(),
             is_up: server.is_available(),
             is_ejected: server.is_ejected(),
@@ -227,8 +230,7 @@ impl Group {
     /// True if that changes anything. To be called by one task only.
     pub fn note_resolved(&self, name: &Name, found: Option<&[Found]>) -> bool {
         let members = self.members.load();
-        let next =
-            found.and_then(|found| members.with_found(&self.config.servers, &self.config.balance, name.origin, found));
+        let next = found.and_then(|found| members.with_found(&self.config, name.origin, found));
         let is_new = next.is_some();
         if let Some(next) = next {
             members.leave_behind(&next);

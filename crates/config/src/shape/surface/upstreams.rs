@@ -94,6 +94,12 @@ pub(crate) static UPSTREAM: Object = Object {
                 "0s",
                 "Time over which a server that is back (from failed checks, ejection or DNS) gets its share again, from a tenth of it upwards. 0: at once.",
             ),
+            optional(
+                "zone_threshold",
+                Shape::Int(0, 100),
+                "70",
+                "Percentage of the servers of the own zone, by weight, that must be up and have room for requests to stay in the zone; else all zones share them. 0: one server is enough.",
+            ),
         ],
         &GROUP_TLS,
         &CONNECTION_SETTINGS,
@@ -277,6 +283,12 @@ pub(in crate::shape) static SERVER: Object = Object {
                 "Concurrent requests and tunnels to this server (each address of a name), in the whole process.",
             ),
             optional(
+                "zone",
+                Shape::Text("a name such as `eu-west-1a`"),
+                "(none)",
+                "Zone of this server, or of all addresses of the name. Those of the zone of this process (`zone`) are preferred.",
+            ),
+            optional(
                 "priority",
                 Shape::Int(0, 100),
                 "0",
@@ -359,6 +371,30 @@ pub(crate) static RETRIES: Object = object(
             Shape::Duration(0, MINUTE),
             "0s",
             "Wait before the first retry, which doubles with each further one up to ten times this; a random part of it is waited.",
+        ),
+        optional(
+            "hedge",
+            Shape::Object(&HEDGE),
+            "(none)",
+            "Hedging: ask a second server while the first one has not responded yet; the first response is the client's. Only idempotent requests without a body.",
+        ),
+    ]],
+);
+
+pub(in crate::shape) static HEDGE: Object = object(
+    "retries.hedge",
+    "hedged requests",
+    &[&[
+        required(
+            "after",
+            Shape::Duration(1, HOUR),
+            "Time to wait for the response header before another server is asked beside. About the 95th percentile of the response times is common.",
+        ),
+        optional(
+            "max",
+            Shape::Int(1, 10),
+            "1",
+            "Servers to ask beside the first one, each `after` that time. They count against `budget` and `attempts`.",
         ),
     ]],
 );
