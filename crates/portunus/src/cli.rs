@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
@@ -78,8 +78,12 @@ pub enum Command {
     },
     /// Print the JSON Schema of the configuration file
     Schema,
-    /// Print the man page (roff)
-    Man,
+    /// Print the man page (roff), or write one for each command into DIR
+    Man {
+        /// An existing folder
+        #[arg(value_name = "DIR")]
+        folder: Option<PathBuf>,
+    },
     /// Print shell completions
     Completions {
         /// The shell
@@ -148,7 +152,7 @@ fn is_brief(command: &Command) -> bool {
         | Command::Contract(_)
         | Command::Import { .. }
         | Command::Schema
-        | Command::Man
+        | Command::Man { .. }
         | Command::Completions { .. } => true,
     }
 }
@@ -174,11 +178,23 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::As { program, arguments } => run_as(program, arguments),
         Command::Import { program, arguments } => import(program, &arguments),
         Command::Schema => print_with(|out| writeln!(out, "{:#}", config::json_schema())),
-        Command::Man => print_with(|out| clap_mangen::Man::new(Arguments::command()).render(out)),
+        Command::Man { folder: None } => print_with(|out| clap_mangen::Man::new(Arguments::command()).render(out)),
+        Command::Man { folder: Some(folder) } => write_man_pages(&folder),
         Command::Completions { shell } => print_with(|out| {
             clap_complete::generate(shell, &mut Arguments::command(), "portunus", out);
             Ok(())
         }),
+    }
+}
+
+/// Writes a man page for each command.
+fn write_man_pages(folder: &Path) -> ExitCode {
+    match clap_mangen::generate_to(Arguments::command(), folder) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("portunus man: cannot write into {}: {error}", folder.display());
+            ExitCode::FAILURE
+        }
     }
 }
 
