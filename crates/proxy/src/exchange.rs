@@ -39,6 +39,7 @@ use crate::message::rejection::{self, Rejection};
 use crate::message::scratch::Timers;
 use crate::message::sides::{MessageBody, ResponseSink};
 use crate::message::{date, grpc};
+use crate::policies::cors::Decoration;
 use crate::redirects::https_location;
 use crate::responses::ErrorPages;
 use crate::route::{CompiledRoute, Params, Routed, Values, build_location};
@@ -128,6 +129,7 @@ async fn serve<B: MessageBody, A: ResponseSink>(
     if has_policies && !matches!(&routed, Routed::Found(route, _) if matches!(route.config.action, Action::Validate(_)))
     {
         guard::check_policies(context, routed.name(), head, exchange.ledger).await?;
+        bear_cookies(exchange.sink, exchange.ledger);
     }
     guard::check_around(context, head)?;
     let (route, params) = match routed {
@@ -142,6 +144,7 @@ async fn serve<B: MessageBody, A: ResponseSink>(
     }
     if has_policies {
         guard::check_route_policies(context, route, head, exchange.ledger).await?;
+        bear_cookies(exchange.sink, exchange.ledger);
     }
     // From here on the head says who the client is: contract and upstream see the same.
     let named = exchange.ledger.subject.name_in(head);
@@ -295,6 +298,14 @@ fn check_connection(context: Context<'_>, head: &RequestHead) -> Result<(), Reje
     Err(Rejection::of(Reason::TlsPolicyMismatch))
 }
 
+/// Has the response bear the cookies that an authentication service sets.
+fn bear_cookies(sink: &mut impl ResponseSink, ledger: &mut Ledger) {
+    let cookies = ledger.subject.take_cookies();
+    if !cookies.is_empty() {
+        sink.decorate(Decoration::of_cookies(cookies));
+    }
+}
+
 /// Begins a response of our own.
 fn begin_own(sink: &mut impl ResponseSink, status: u16) {
     sink.begin(status);
@@ -313,6 +324,8 @@ pub async fn reject(
     ledger: &mut Ledger,
 ) -> Result<(), Aborted> {
     ledger.rejected(rejection);
+    // Of a service that let the request pass before another policy did not.
+    bear_cookies(sink, ledger);
     let is_grpc = grpc::is_call(head);
     // Clients of gRPC read their own status; the log has the one that this stands for.
     begin_own(sink, if is_grpc { 200 } else { rejection.status });

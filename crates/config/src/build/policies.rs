@@ -196,6 +196,7 @@ impl Build<'_> {
             host: self.parsed(node, "host", headers::field_value),
             send: self.parsed_list(node, "send", |text| headers::field_name(text).and_then(question_field)),
             copy: self.parsed_list(node, "copy", |text| headers::field_name(text).and_then(subject_field)),
+            set_cookies: setting(node, "set_cookies"),
             timeout: setting(node, "timeout"),
         })
     }

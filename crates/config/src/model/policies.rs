@@ -118,6 +118,8 @@ pub struct ForwardAuth {
     pub send: Vec<String>,
     /// Fields (lower case) of its response that the request gets.
     pub copy: Vec<String>,
+    /// Whether the client gets the cookies that such a response sets.
+    pub set_cookies: bool,
     /// One question.
     pub timeout: Duration,
 }

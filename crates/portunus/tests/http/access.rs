@@ -460,6 +460,42 @@ fn a_service_is_asked_and_its_word_copied() {
     assert_eq!(site.gate.log(1)[0]["user"], "ada");
 }
 
+/// A session that the service renews reaches the client whatever becomes of the request, and only where that is wanted.
+#[test]
+fn cookies_that_a_service_sets_go_to_the_client_where_they_are_to() {
+    let renewing = |_: &crate::harness::Seen| {
+        Reply::Keep(
+            b"HTTP/1.1 200 OK\r\nSet-Cookie: s=2; HttpOnly\r\nSet-Cookie: t=3\r\nContent-Length: 0\r\n\r\n".to_vec(),
+        )
+    };
+    let cookies = |head: &str| head.matches("Set-Cookie: ").count();
+    let (site, _service) = with_service("", renewing);
+    assert_eq!(cookies(&site.get("/a", "").1), 0);
+    let (site, _service) = with_service(", set_cookies: true", renewing);
+    for (path, expected) in [("/a", 2), ("/fixed", 2), ("/open", 0)] {
+        let (_, head) = site.get(path, "Access-Control-Allow-Origin: x\r\n");
+        assert_eq!(cookies(&head), expected, "{path} {head}");
+    }
+    let mut client = Frames::open_plain(site.gate.address("web"));
+    let head: [(&str, &[u8]); 4] =
+        [(":method", b"GET"), (":scheme", b"http"), (":authority", b"h.example"), (":path", b"/a")];
+    client.headers(1, &head, true);
+    assert!(matches!(client.outcome(1), Outcome::Response(200, _)));
+    // Another policy, asked behind it, does not let the request pass.
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("secret"), SECRET).unwrap();
+    let (upstream, service) = (Upstream::ok(), Upstream::start(renewing));
+    let policies = "  people: { forward_auth: { upstream: auth, path: /verify, set_cookies: true } }\n  pages: { cors: { origins: \"https://app.example\" } }\n  nobody: { allow: 192.0.2.1 }";
+    let text = yaml(&upstream, policies, ["", ", policies: [people, pages, nobody]"], "")
+        .replace("upstreams:\n", &format!("upstreams:\n  auth: {{ servers: [\"{}\"] }}\n", service.address));
+    let site = Site { gate: Gate::start_in(folder, &text), upstream };
+    let (status, head) = site.get("/a", "Origin: https://app.example\r\n");
+    assert_eq!(
+        (status, cookies(&head), head.contains("Access-Control-Allow-Origin: https://app.example")),
+        (403, 2, true)
+    );
+}
+
 /// One server of the service is away: the others are asked, by the name that they are configured under.
 #[test]
 fn a_service_is_there_while_one_of_its_servers_is() {

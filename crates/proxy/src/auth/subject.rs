@@ -16,6 +16,8 @@ pub struct Subject {
     /// Of each policy that verified a token.
     grants: Vec<Grant>,
     fields: Vec<(String, Vec<u8>)>,
+    /// What an authentication service has the client remember.
+    cookies: Vec<Vec<u8>>,
 }
 
 /// A text cannot be the value of a field.
@@ -23,6 +25,16 @@ pub struct Subject {
 pub struct NoFieldValue;
 
 impl Subject {
+    /// Notes a value of Set-Cookie for the client.
+    pub fn remembers(&mut self, cookie: &[u8]) {
+        self.cookies.push(cookie.to_vec());
+    }
+
+    /// The values of Set-Cookie, once.
+    pub fn take_cookies(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.cookies)
+    }
+
     /// The user, for the log.
     pub fn user(&self) -> Option<&str> {
         self.user.as_deref()

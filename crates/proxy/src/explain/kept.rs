@@ -52,7 +52,7 @@ impl ResponseSink for Kept {
     fn be_last(&mut self) {}
 
     fn decorate(&mut self, decoration: Decoration) {
-        self.decoration = Some(decoration);
+        self.decoration.get_or_insert_default().add(decoration);
     }
 
     fn begin(&mut self, status: u16) {
@@ -61,7 +61,7 @@ impl ResponseSink for Kept {
     }
 
     fn field(&mut self, name: &[u8], value: &[u8]) {
-        let is_decorated = self.decoration.is_some() && Decoration::replaces(name);
+        let is_decorated = self.decoration.as_ref().is_some_and(|decoration| decoration.replaces(name));
         // When it would have been sent says nothing.
         if !is_decorated && !name.eq_ignore_ascii_case(b"date") {
             self.fields.push((name.to_vec(), value.to_vec()));

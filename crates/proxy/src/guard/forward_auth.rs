@@ -92,6 +92,9 @@ fn note(rule: &ForwardAuth, response: &ResponseHead, subject: &mut Subject) -> R
             }
         }
     }
+    if rule.set_cookies {
+        response.fields.get_all("set-cookie").for_each(|cookie| subject.remembers(cookie));
+    }
     let users = ["remote-user", "x-auth-request-user", "x-forwarded-user", "x-user"];
     let user =
         users.iter().find(|user| rule.copy.iter().any(|name| name == *user)).and_then(|name| response.fields.get(name));

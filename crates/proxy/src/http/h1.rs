@@ -426,7 +426,7 @@ impl ResponseSink for H1Answer<'_> {
     }
 
     fn decorate(&mut self, decoration: Decoration) {
-        self.decoration = Some(Box::new(decoration));
+        self.decoration.get_or_insert_default().add(decoration);
     }
 
     fn begin(&mut self, status: u16) {
@@ -436,7 +436,7 @@ impl ResponseSink for H1Answer<'_> {
     }
 
     fn field(&mut self, name: &[u8], value: &[u8]) {
-        if self.decoration.is_some() && Decoration::replaces(name) {
+        if self.decoration.as_ref().is_some_and(|decoration| decoration.replaces(name)) {
             return;
         }
         write_field(name, value, &mut self.out);

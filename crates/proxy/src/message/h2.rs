@@ -532,7 +532,7 @@ impl ResponseSink for H2Answer {
     }
 
     fn decorate(&mut self, decoration: Decoration) {
-        self.decoration = Some(Box::new(decoration));
+        self.decoration.get_or_insert_default().add(decoration);
     }
 
     fn begin(&mut self, status: u16) {
@@ -542,7 +542,7 @@ impl ResponseSink for H2Answer {
 
     fn field(&mut self, name: &[u8], value: &[u8]) {
         let is_dropped = self.is_connect && opening::is_of_upgrade(name);
-        if is_dropped || (self.decoration.is_some() && Decoration::replaces(name)) {
+        if is_dropped || self.decoration.as_ref().is_some_and(|decoration| decoration.replaces(name)) {
             return;
         }
         // Both were checked when they were parsed; what HTTP/2 cannot carry is left out.

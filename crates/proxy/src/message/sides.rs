@@ -66,7 +66,7 @@ pub trait ResponseSink {
     /// Notes that no further message may follow on this connection, where a connection carries one at a time.
     fn be_last(&mut self);
 
-    /// Has the final response bear these fields, whoever makes it, in place of others of their kind.
+    /// Has the final response bear these fields, too, whoever makes it, in place of others of their kind.
     fn decorate(&mut self, decoration: Decoration);
 
     /// Begins the head.

@@ -5,16 +5,29 @@ use std::fmt::Write as _;
 use config::{Cors, OriginPattern};
 use wire::http::{Method, RequestHead};
 
-/// Fields of a response that only the policy sets.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Fields of a response that policies set, whoever makes it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Decoration {
     fields: Vec<(&'static str, Vec<u8>)>,
+    /// Only a policy says who may read it.
+    is_of_cors: bool,
 }
 
 impl Decoration {
+    /// Cookies that an authentication service sets.
+    pub fn of_cookies(cookies: Vec<Vec<u8>>) -> Decoration {
+        Decoration { fields: cookies.into_iter().map(|cookie| ("Set-Cookie", cookie)).collect(), is_of_cors: false }
+    }
+
+    /// Adds what another policy sets.
+    pub fn add(&mut self, other: Decoration) {
+        self.fields.extend(other.fields);
+        self.is_of_cors |= other.is_of_cors;
+    }
+
     /// Whether a field of a response gives way to ours.
-    pub fn replaces(name: &[u8]) -> bool {
-        name.get(..15).is_some_and(|start| start.eq_ignore_ascii_case(b"access-control-"))
+    pub fn replaces(&self, name: &[u8]) -> bool {
+        self.is_of_cors && name.get(..15).is_some_and(|start| start.eq_ignore_ascii_case(b"access-control-"))
     }
 
     /// The fields.
@@ -77,7 +90,7 @@ pub fn decorate(rule: &Cors, head: &RequestHead) -> Decoration {
             fields.push(("Access-Control-Expose-Headers", rule.expose_headers.join(", ").into_bytes()));
         }
     }
-    Decoration { fields }
+    Decoration { fields, is_of_cors: true }
 }
 
 /// What the response to a preflight says; none if the policy does not allow what is asked for.
@@ -105,7 +118,7 @@ pub fn answer(rule: &Cors, head: &RequestHead, method: &[u8]) -> Option<Decorati
     // Writing to a string cannot fail.
     let _ = write!(age, "{}", rule.max_age.as_secs());
     fields.push(("Access-Control-Max-Age", age.into_bytes()));
-    Some(Decoration { fields })
+    Some(Decoration { fields, is_of_cors: true })
 }
 
 #[cfg(test)]

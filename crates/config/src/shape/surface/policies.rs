@@ -214,6 +214,12 @@ pub(in crate::shape) static FORWARD_AUTH: Object = object(
             "(none)",
             "Header fields of a response of 2xx that the request gets, such as `Remote-User`. What clients send under these names is removed from every request, whatever its route.",
         ),
+        optional(
+            "set_cookies",
+            Shape::Bool,
+            "false",
+            "Send the cookies that a response of 2xx sets to the client, too: services renew sessions so. Those of a response that goes to the client itself are always sent.",
+        ),
         optional("timeout", Shape::Duration(10, 5 * MINUTE), "2s", "Time for one question; then 503."),
     ]],
 );
