@@ -126,6 +126,7 @@ pub(super) fn build(
     acme::add_names(root, &mut config, build.problems);
     build.forwarding_loops(root, &config);
     build.hash_rules(root, &config);
+    build.datagram_rules(root, &config);
     let referenced = build.referenced;
     (Some(config), referenced)
 }

@@ -221,6 +221,17 @@ impl UdpFlow {
         Ok(UdpFlow { socket: socket.into(), port_kept })
     }
 
+    /// Exchanges datagrams with another target from now on, of the same family, from the same address and port. What the network has said of the old one is
+    /// forgotten.
+    ///
+    /// # Errors
+    /// As the kernel says.
+    pub fn turn_to(&self, target: SocketAddr) -> io::Result<()> {
+        let socket = SockRef::from(&self.socket);
+        let _ = socket.take_error()?;
+        socket.connect(&transparent::canonical(target).into())
+    }
+
     /// Whether the source's own port could be had.
     pub fn port_kept(&self) -> bool {
         self.port_kept

@@ -28,7 +28,7 @@ fn boundaries_are_kept_however_datagrams_are_joined() {
         [8, 8, 8, 3, 8, 0, 0, 8, 1400, 1400, 7].iter().enumerate().map(|(i, &length)| vec![i as u8; length]).collect();
     let mut datagrams: Vec<Outgoing<'_>> = payloads.iter().map(|payload| plain(payload)).collect();
     datagrams.push(Outgoing { head: b"head", payload: b"payload", to: None, from: None });
-    let expected = Sent { sent: datagrams.len(), lost: 0 };
+    let expected = Sent { sent: datagrams.len(), ..Sent::default() };
     assert_eq!(Mailer::new().send(flow.as_fd(), &datagrams), expected);
     let mut buffer = [0; 2000];
     for payload in &payloads {
@@ -103,13 +103,36 @@ async fn a_closed_port_costs_no_datagram_that_comes_after_it_opened() {
     // One that nobody read does not cost the next datagram.
     assert_eq!(mailer.send(flow.as_fd(), &[plain(b"lost")]).sent, 1);
     let server = UdpSocket::bind(address).unwrap();
-    assert_eq!(mailer.send(flow.as_fd(), &[plain(b"here")]), Sent { sent: 1, lost: 0 });
+    assert_eq!(mailer.send(flow.as_fd(), &[plain(b"here")]), Sent { sent: 1, ..Sent::default() });
     let (length, from) = server.recv_from(&mut [0; 8]).unwrap();
     assert_eq!((length, Some(from)), (4, flow.local()));
     server.send_to(b"", from).unwrap();
     poller.ready(&mut keys).await.unwrap();
     assert_eq!(flow.receive(&mut batch, 4).unwrap(), 1);
     assert_eq!(batch.get(0).datagrams().collect::<Vec<_>>(), [b"".as_slice()]);
+}
+
+/// What the network says ends the call before anything else is sent to somebody who is not there, of whatever lengths the datagrams are.
+#[tokio::test(flavor = "local")]
+async fn a_refusal_can_stop_what_would_be_lost() {
+    let gone = server("127.0.0.1:0").local_addr().unwrap();
+    let flow = UdpFlow::connect(gone, Source::OWN).unwrap();
+    let poller = Poller::new().unwrap();
+    poller.add(flow.as_fd(), 7).unwrap();
+    let mut mailer = Mailer::new();
+    assert_eq!(mailer.send_unless_refused(flow.as_fd(), &[plain(b"lost")]).sent, 1);
+    poller.ready(&mut Vec::new()).await.unwrap();
+    let rest = [plain(b"1"), plain(b"22"), plain(b"333"), plain(b"333")];
+    assert_eq!(mailer.send_unless_refused(flow.as_fd(), &rest), Sent { sent: 0, lost: 0, is_refused: true });
+    // The same socket, towards somebody who is there.
+    let server = server("127.0.0.1:0");
+    flow.turn_to(server.local_addr().unwrap()).unwrap();
+    assert_eq!(mailer.send_unless_refused(flow.as_fd(), &rest), Sent { sent: 4, ..Sent::default() });
+    for expected in rest {
+        let mut bytes = [0; 8];
+        let (length, from) = server.recv_from(&mut bytes).unwrap();
+        assert_eq!((&bytes[..length], Some(from)), (expected.payload, flow.local()));
+    }
 }
 
 #[test]

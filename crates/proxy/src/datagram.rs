@@ -1,7 +1,7 @@
 //! UDP: datagram → flow → target, and back the way it came.
 //!
 //! ```text
-//! listener ─→ trusted? ─→ header ─→ flow (client, balancer) ─→ its own socket ─→ target
+//! listener ─→ trusted? ─→ header ─→ flow (client, balancer) ─→ its own socket ─→ target or server
 //!    ↑                                  │ new: source allowed? target? bounds
 //!    └──── to the balancer, from the address it reached ←─────── answers, by one epoll set
 //! ```
@@ -14,6 +14,7 @@
 
 mod flows;
 mod header;
+mod servers;
 mod table;
 
 use std::net::SocketAddr;
@@ -22,7 +23,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::{DatagramHeader, Place, UdpListenerConfig};
+use config::{DatagramHeader, Place};
 use net::clock::coarse;
 use net::transparent::canonical;
 use net::udp::{Batch, Mailer, Outgoing, Sent};
@@ -224,28 +225,29 @@ impl Relay {
             }
         }
         self.worker.report.datagrams_received(&config.name, datagrams, bytes);
-        self.send_pending(config, now);
+        self.send_pending(&rule, now);
     }
 
     /// Sends each flow's datagrams in one go, in the order they came.
-    fn send_pending(&mut self, config: &UdpListenerConfig, now: Duration) {
+    fn send_pending(&mut self, rule: &UdpRule, now: Duration) {
+        let config = &rule.config;
         let Relay { flows, batch, mailer, pending, worker, .. } = self;
         pending.sort_unstable();
         let mut outgoing = Vec::with_capacity(pending.len());
         for of_one in pending.chunk_by(|one, next| one.flow == next.flow) {
             let Some(id) = of_one.first().map(|first| first.flow) else { continue };
-            let Some(flow) = flows.table.get(id) else {
+            if flows.table.get(id).is_none() {
                 // Another flow of the same batch has pushed it out.
                 worker.report.datagrams_lost(&config.name, of_one.len());
                 continue;
-            };
+            }
             outgoing.clear();
             outgoing.extend(of_one.iter().map(|one| {
                 let payload = batch.get(one.slot).bytes.get(one.start..one.end).unwrap_or_default();
                 Outgoing { head: &[], payload, to: None, from: None }
             }));
             let bytes = of_one.iter().map(|one| one.end - one.start).sum();
-            let sent = mailer.send(flow.socket.as_fd(), &outgoing);
+            let sent = flows.send(id, rule, mailer, &outgoing);
             worker.report.datagrams_lost(&config.name, sent.lost);
             flows.note(id, now, false, bytes, sent);
         }
@@ -261,12 +263,8 @@ impl Relay {
                 self.send_responses();
             }
             // One that has ended meanwhile has no more news.
-            let Some(flow) = self.flows.table.get_mut(id) else { continue };
-            match flow.socket.receive(&mut self.batch, PIECES_PER_TURN) {
-                Ok(count) => self.owners.extend(std::iter::repeat_n(id, count)),
-                // The target is gone or not there yet. That is its client's business and nobody else's: the flow stays.
-                Err(_) => flow.unreachable += 1,
-            }
+            let count = self.flows.receive(id, &mut self.batch, PIECES_PER_TURN);
+            self.owners.extend(std::iter::repeat_n(id, count));
         }
         self.ready = ready;
         self.send_responses();
@@ -295,7 +293,7 @@ impl Relay {
             worker.report.datagrams_lost(&rule.config.name, sent.lost);
         }
         for (id, bytes, datagrams) in shares {
-            flows.note(id, now, true, bytes, Sent { sent: datagrams, lost: 0 });
+            flows.note(id, now, true, bytes, Sent { sent: datagrams, ..Sent::default() });
         }
         batch.clear();
         owners.clear();

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use config::{
     Action, Config, Endpoint, Forward, ForwardTo, HostPattern, KeystoreConfig, ListenerConfig, Place, Secret,
-    ServerAddress, Service, TlsConfig, TlsSettings, Trust, UdpListenerConfig,
+    ServerAddress, Service, TargetsConfig, TlsConfig, TlsSettings, Trust, UdpListenerConfig,
 };
 
 use telemetry::UpstreamView;
@@ -113,7 +113,7 @@ impl Generation {
         let none = Policies::default();
         let connection_policies = policies.as_ref().unwrap_or(&none);
         let tunnel_routes = build_tunnel_routes(&config, &groups, connection_policies, &mut problems);
-        let udp_listeners = build_udp_listeners(&config, connection_policies, previous, &mut problems);
+        let udp_listeners = build_udp_listeners(&config, (connection_policies, &groups), previous, &mut problems);
         let responses = Responses::load(&config).map_err(|found| problems.extend(found)).ok();
         match (routes, contracts, policies, responses) {
             (Some(routes), Some(contracts), Some(policies), Some(responses)) if problems.is_empty() => Ok(Generation {
@@ -308,6 +308,8 @@ pub struct UdpRule {
     pub trusted: TrustList,
     /// Policies that flows must pass.
     pub policies: List,
+    /// Whose servers they go to, if that is no fixed target.
+    pub group: Option<Arc<Group>>,
 }
 
 impl UdpRule {
@@ -317,13 +319,14 @@ impl UdpRule {
             && self.trusted == other.trusted
             && self.policies.is_empty()
             && other.policies.is_empty()
+            && self.group.as_ref().map(Arc::as_ptr) == other.group.as_ref().map(Arc::as_ptr)
     }
 }
 
 /// With their lists of trusted networks read. What did not change stays the same value.
 fn build_udp_listeners(
     config: &Config,
-    policies: &Policies,
+    (policies, groups): (&Policies, &BTreeMap<String, Arc<Group>>),
     previous: Option<&Generation>,
     problems: &mut Vec<String>,
 ) -> HashMap<Place<SocketAddr>, Arc<UdpRule>> {
@@ -334,7 +337,11 @@ fn build_udp_listeners(
             TrustList::default()
         });
         let policies = policies.named(&listener.policies);
-        let rule = UdpRule { config: Arc::clone(listener), trusted, policies };
+        let group = match &listener.to {
+            TargetsConfig::Group(name) => groups.get(name).cloned(),
+            TargetsConfig::Fixed { .. } | TargetsConfig::Destination { .. } => None,
+        };
+        let rule = UdpRule { config: Arc::clone(listener), trusted, policies, group };
         let before = listener.places().next().and_then(|place| previous?.udp_listener(&place));
         let rule = before.filter(|before| before.is_same(&rule)).cloned().unwrap_or_else(|| Arc::new(rule));
         by_place.extend(listener.places().map(|place| (place, Arc::clone(&rule))));

@@ -178,6 +178,8 @@ pub fn target(
             let (of_family, other) = if client.to_canonical().is_ipv4() { (v4, v6) } else { (v6, v4) };
             of_family.or(other.filter(|_| !same_family)).ok_or(Rejected::NoTarget)?
         }
+        // A server of that is chosen elsewhere.
+        TargetsConfig::Group(_) => return Err(Rejected::NoTarget),
         TargetsConfig::Destination { allow } => {
             allowed(allow, destination, same_family.then(|| client.to_canonical().is_ipv4()))?
         }
@@ -199,7 +201,10 @@ fn allowed(
 }
 
 /// Who came in at the target's own address would come in there again.
-fn not_where_it_came(target: SocketAddr, came_to: Option<SocketAddr>) -> Result<SocketAddr, Rejected> {
+///
+/// # Errors
+/// It has.
+pub fn not_where_it_came(target: SocketAddr, came_to: Option<SocketAddr>) -> Result<SocketAddr, Rejected> {
     if came_to.map(canonical) == Some(target) { Err(Rejected::Loop) } else { Ok(target) }
 }
 

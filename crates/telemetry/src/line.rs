@@ -115,6 +115,13 @@ fn flow_json(out: &mut Vec<u8>, clock: &mut Clock, record: &FlowRecord<'_>) {
     json.text("listener", record.listener.as_bytes());
     json.text("balancer", record.balancer.to_string().as_bytes());
     json.text("target", record.target.to_string().as_bytes());
+    if let Some(upstream) = record.upstream {
+        json.open("upstream");
+        json.text("name", upstream.as_bytes());
+        json.text("server", record.target.to_string().as_bytes());
+        json.number("moves", u64::from(record.moves));
+        json.close();
+    }
     json.flag("port_kept", record.port_kept);
     json.number("datagrams_received", record.datagrams_received);
     json.number("datagrams_sent", record.datagrams_sent);
@@ -143,6 +150,9 @@ fn flow_text(out: &mut Vec<u8>, clock: &mut Clock, record: &FlowRecord<'_>) {
     text.pair("listener", record.listener.as_bytes());
     text.pair("balancer", record.balancer.to_string().as_bytes());
     text.pair("target", record.target.to_string().as_bytes());
+    if let Some(upstream) = record.upstream {
+        text.pair("upstream", upstream.as_bytes());
+    }
     text.pair("reason", record.reason.code().as_bytes());
     text.out.push(b'\n');
 }

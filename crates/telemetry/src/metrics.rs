@@ -313,6 +313,11 @@ fn upstreams(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result 
     page.counters("portunus_upstream_requests", "Requests forwarded, by the server tried last", labels, requests)?;
     let failures = by_server(|cells| cells.failures.get());
     page.counters("portunus_upstream_failures", "Upstream request failures", labels, failures)?;
+    let flows = some(by_server(|cells| cells.flows.get()));
+    page.counters("portunus_upstream_flows", "UDP flows that began at a server or went on there", labels, flows)?;
+    let undelivered = some(by_server(|cells| cells.undelivered.get()));
+    let help = "Times that the network said that datagrams cannot be delivered to a server";
+    page.counters("portunus_upstream_undelivered", help, labels, undelivered)?;
     let mut by_status: BTreeMap<([&str; 2], String), u64> = BTreeMap::new();
     for slot in workers.iter().flat_map(|worker| worker.upstreams.slots()) {
         for (code, count) in slot.cells.responses.texts() {

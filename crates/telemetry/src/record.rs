@@ -159,8 +159,12 @@ pub struct FlowRecord<'a> {
     pub client: SocketAddr,
     /// The socket's peer: whoever answers went to.
     pub balancer: SocketAddr,
-    /// Where datagrams went.
+    /// Where datagrams went; last, if it went on at another server.
     pub target: SocketAddr,
+    /// The upstream that the target is a server of, if there is one.
+    pub upstream: Option<&'a str>,
+    /// Times that it went on at another server.
+    pub moves: u32,
     /// Whether the client's own port could be used.
     pub port_kept: bool,
     /// First datagram to end.

@@ -72,6 +72,10 @@ pub(super) struct UpstreamCells {
     pub(super) queued: Durations,
     /// Requests that there was no room for.
     pub(super) overflows: Count,
+    /// UDP flows that began at the server or went on there.
+    pub(super) flows: Count,
+    /// Times that the network said of their datagrams that they cannot be delivered.
+    pub(super) undelivered: Count,
 }
 
 /// What was compressed with one coding.
@@ -345,6 +349,16 @@ impl WorkerReport {
     /// A datagram was not let in. No log line: whoever floods would write them.
     pub fn datagram_refused(&self, listener: &str, reason: Reason) {
         self.shared.failures.at([listener, "datagram", reason.code()]).add(1);
+    }
+
+    /// A UDP flow has begun at a server, or goes on there.
+    pub fn flow_at(&self, upstream: &str, server: &str) {
+        self.shared.upstreams.at([upstream, server]).flows.add(1);
+    }
+
+    /// The network says that datagrams of a flow cannot be delivered to a server.
+    pub fn datagram_undelivered(&self, upstream: &str, server: &str) {
+        self.shared.upstreams.at([upstream, server]).undelivered.add(1);
     }
 
     /// A UDP flow ended: one log line, its client's totals. It was opened by `connection_opened`; its bytes are the listener's already.

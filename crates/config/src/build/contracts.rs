@@ -225,7 +225,8 @@ impl Build<'_> {
         node: &Node,
         what: &str,
     ) -> Option<(String, String)> {
-        if let Some(entry) = node.entry("protocol").filter(|_| upstream.protocol == UpstreamProtocol::Http2) {
+        let is_other = matches!(upstream.protocol, UpstreamProtocol::Http2 | UpstreamProtocol::Udp);
+        if let Some(entry) = node.entry("protocol").filter(|_| is_other) {
             let what = format!("{what} are fetched over HTTP/1.1");
             self.problems.add(entry.key_span, what, "remove `protocol`");
         }

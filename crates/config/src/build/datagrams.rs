@@ -2,7 +2,7 @@
 //!
 //! Binds nothing and reads no file.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -11,18 +11,43 @@ use super::listeners::Bound;
 use super::policies::{Carried, KnownPolicies};
 use super::{Build, Fault, address, identifier, loops, read};
 use crate::model::{
-    AllowedDestination, DatagramHeader, Endpoint, SendProxy, ServerAddress, ServerConfig, SourceConfig, TargetsConfig,
-    UdpListenerConfig, UpstreamConfig, UpstreamProtocol,
+    AllowedDestination, Config, DatagramHeader, Endpoint, SendProxy, ServerAddress, ServerConfig, Service,
+    SourceConfig, TargetsConfig, UdpListenerConfig, UpstreamConfig, UpstreamProtocol,
 };
 use crate::problem::{Span, shown};
 use crate::table::setting;
 use crate::yaml::{Node, Value};
+
+/// Settings of an upstream that are about connections or messages, and what to do instead.
+const OF_CONNECTIONS: [(&str, &str); 17] = [
+    ("tls", "remove `tls`: datagrams are forwarded as they come"),
+    ("send_proxy", "remove `send_proxy`; `transparent: true` of the UDP listener shows clients' addresses to servers"),
+    ("transparent", "write it in the UDP listener"),
+    ("mark", "write it in the UDP listener"),
+    ("allow_sources", "write it in the UDP listener"),
+    ("original_dst", "write it in the UDP listener, instead of its `upstream`"),
+    ("connect_timeout", "remove it; `timeout` of `health` bounds checks"),
+    ("response_header_timeout", "remove it"),
+    ("idle_timeout", "write `idle_timeout` in the UDP listener"),
+    ("total_timeout", "remove it"),
+    ("pool_idle_timeout", "remove it"),
+    ("pool_max_idle", "remove it"),
+    ("max_in_flight", "write `max_flows` in the UDP listener"),
+    ("max_in_flight_per_client", "write `max_flows_per_client` in the UDP listener"),
+    ("retries", "remove it: what was sent is not sent again"),
+    (
+        "sticky",
+        "remove it: a flow stays with its server; `balance: { hash: client }` keeps all flows of a client together",
+    ),
+    ("queue", "remove it: datagrams do not wait"),
+];
 
 impl Build<'_> {
     pub(super) fn udp_listeners(&mut self, root: &Node) -> Vec<Arc<UdpListenerConfig>> {
         let mut bound = Bound::new();
         let mut names: HashMap<String, Span> = HashMap::new();
         let policies = KnownPolicies::of(root);
+        let upstreams = super::names_in(root, "upstreams");
         let mut out = Vec::new();
         for node in root.get("udp_listeners").map(Node::items).unwrap_or_default() {
             let name = self.parsed(node, "name", identifier).unwrap_or_default();
@@ -30,7 +55,7 @@ impl Build<'_> {
                 self.unique(&name, "UDP listener", at.span, &mut names);
             }
             let bind = self.bind_list(node, (&name, "UDP listener"), ":53", &mut bound, udp_address);
-            let to = self.udp_targets(node);
+            let to = self.udp_targets(node, &upstreams);
             self.loops(node, &bind, &to);
             let default = UdpListenerConfig::read(name, node);
             let rule = read::mapping(node, "proxy_protocol");
@@ -105,9 +130,62 @@ impl Build<'_> {
         }
     }
 
-    fn udp_targets(&mut self, node: &Node) -> TargetsConfig {
+    /// An upstream of datagrams: settings that are about connections or messages have no place in it.
+    pub(super) fn of_datagrams(&mut self, node: &Node, upstream: UpstreamConfig) -> UpstreamConfig {
+        for (key, fix) in OF_CONNECTIONS {
+            if let Some(entry) = node.entry(key) {
+                self.problems.add(entry.key_span, format!("`{key}` has no effect with `protocol: udp`"), fix);
+            }
+        }
+        let ejection = node.get("ejection");
+        for entry in ["statuses", "latency", "max_percent"].iter().filter_map(|key| ejection?.entry(key)) {
+            let what = format!("`{}` is about responses of HTTP, and has no effect with `protocol: udp`", entry.key);
+            self.problems.add(entry.key_span, what, format!("remove `{}`", entry.key));
+        }
+        let is_unix = |server: &ServerConfig| matches!(server.address, ServerAddress::Unix(_));
+        if let Some(list) = node.get("servers").filter(|_| upstream.servers.iter().any(is_unix)) {
+            let what = "a Unix socket cannot be reached by UDP";
+            self.problems.add(list.span, what, "name servers by address, host name or SRV name");
+        }
+        // The listener bounds its flows, and makes room for new ones.
+        UpstreamConfig { max_in_flight: usize::MAX, max_in_flight_per_client: usize::MAX, ..upstream }
+    }
+
+    /// Whether upstreams of datagrams, and they alone, are used by UDP listeners.
+    pub(super) fn datagram_rules(&mut self, root: &Node, config: &Config) {
+        let nodes = root.get("udp_listeners").map(Node::items).unwrap_or_default();
+        for (listener, node) in config.udp_listeners.iter().zip(nodes) {
+            let TargetsConfig::Group(name) = &listener.to else { continue };
+            let is_other =
+                config.upstreams.get(name).is_some_and(|upstream| upstream.protocol != UpstreamProtocol::Udp);
+            if let Some(at) = node.get("upstream").filter(|_| is_other) {
+                let what = format!("the servers of {} are not for datagrams", shown(name));
+                self.problems.add(at.span, what, "write `protocol: udp` in that upstream, or name another one");
+            }
+        }
+        let nodes = root.get("listeners").map(Node::items).unwrap_or_default();
+        for (listener, node) in config.listeners.iter().zip(nodes) {
+            let Service::Tunnel(tunnel) = &listener.service else { continue };
+            let is_udp = |name: &String| {
+                config.upstreams.get(name).is_some_and(|upstream| upstream.protocol == UpstreamProtocol::Udp)
+            };
+            let found = tunnel.rules.iter().find(|rule| is_udp(&rule.upstream));
+            if let (Some(rule), Some(at)) = (found, node.get("tunnel")) {
+                let what = format!("no tunnel can use {}, whose servers are for datagrams", shown(&rule.upstream));
+                self.problems.add(at.span, what, "use an upstream with `protocol: tcp`");
+            }
+        }
+    }
+
+    fn udp_targets(&mut self, node: &Node, upstreams: &BTreeMap<&str, Span>) -> TargetsConfig {
         if node.get("original_dst").is_some() {
             return TargetsConfig::Destination { allow: self.destinations(node) };
+        }
+        if let Some([only]) = node.get("upstream").map(Node::one_or_many)
+            && only.text().is_some_and(is_name)
+        {
+            // One that is missing is noted; where it leads does not matter then.
+            return TargetsConfig::Group(self.name_of(only, "upstream", upstreams).unwrap_or_default());
         }
         let (mut v4, mut v6) = (None, None);
         for item in node.get("upstream").map(Node::one_or_many).unwrap_or_default() {
@@ -169,6 +247,11 @@ impl Build<'_> {
     }
 }
 
+/// Whether this is meant to name an upstream: it is no address, with or without a port.
+fn is_name(text: &str) -> bool {
+    !text.contains(':') && text.parse::<IpAddr>().is_err()
+}
+
 fn udp_address(endpoint: Endpoint) -> Result<SocketAddr, Fault> {
     match endpoint {
         Endpoint::Tcp(address) => Ok(address),
@@ -188,7 +271,11 @@ fn target(text: &str) -> Result<SocketAddr, Fault> {
         Ok(address) => Ok(net::transparent::canonical(address)),
         Err(_) => match text.parse::<IpAddr>() {
             Ok(address) => Err(fault(format!("add a port: `{}`", SocketAddr::new(address, 5353)))),
-            Err(_) => Err(fault("write an address and a port, such as `127.0.0.1:5353` or `[::1]:5353`".to_owned())),
+            Err(_) if is_name(text) => Err(fault("name one upstream and nothing else, or write addresses".to_owned())),
+            Err(_) => Err(fault(
+                "write an address and a port, such as `127.0.0.1:5353`; names stand in an upstream with `protocol: udp`, whose name is written here"
+                    .to_owned(),
+            )),
         },
     }
 }

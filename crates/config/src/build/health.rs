@@ -9,6 +9,9 @@ use crate::shape::surface::HealthMethod;
 use crate::table::setting;
 use crate::yaml::Node;
 
+/// Longest datagram of a check: what every path carries in one piece.
+const MOST_PAYLOAD_BYTES: usize = 1200;
+
 /// Fields that a check writes itself.
 const OWN: [&str; 3] = ["host", "user-agent", "content-type"];
 
@@ -20,9 +23,14 @@ impl Build<'_> {
             Probe::Http(_) => &[],
             Probe::Grpc { .. } => &["path", "method", "headers", "statuses", "body"],
             Probe::Connect => &["host", "method", "headers", "statuses", "body"],
+            Probe::Datagram { .. } => &["path", "host", "method", "headers", "statuses", "body"],
         };
         for entry in without_effect.iter().filter_map(|key| is_written(key)) {
-            let beside = if matches!(probe, Probe::Connect) { "path: none" } else { "grpc" };
+            let beside = match &probe {
+                Probe::Connect => "path: none",
+                Probe::Datagram { .. } => "send",
+                Probe::Grpc { .. } | Probe::Http(_) => "grpc",
+            };
             let what = format!("`{}` has no effect beside `{beside}`", entry.key);
             self.problems.add(entry.key_span, what, format!("remove `{}`", entry.key));
         }
@@ -40,7 +48,9 @@ impl Build<'_> {
         let protocol = read::text(upstream, "protocol");
         let grpc = node.get("grpc");
         if let Some(grpc) = grpc.filter(|grpc| read::as_bool(grpc) != Some(false)) {
-            if protocol != Some("http2") {
+            if protocol == Some("udp") {
+                self.problems.add(grpc.span, "a check of gRPC needs HTTP/2", "remove `grpc`, and add `send`");
+            } else if protocol != Some("http2") {
                 let fix = "add `protocol: http2` to the upstream, which gRPC needs for its calls, too";
                 self.problems.add(grpc.span, "a check of gRPC needs HTTP/2", fix);
             }
@@ -48,7 +58,24 @@ impl Build<'_> {
             let service = self.take(grpc.span, service_name(service))?;
             return Some(Probe::Grpc { service, host: self.parsed(node, "host", address::authority) });
         }
-        if node.entry("path").is_none() && protocol != Some("tcp") {
+        if let Some(entry) = node.entry("expect").filter(|_| node.entry("send").is_none()) {
+            self.problems.add(
+                entry.key_span,
+                "`expect` is of the response to `send`",
+                "add `send`, or remove `expect`",
+            );
+        }
+        if let Some(send) = node.entry("send") {
+            if protocol != Some("udp") {
+                let fix = "remove `send`, or write `protocol: udp`";
+                self.problems.add(send.key_span, "`send` is a datagram, and this upstream has none", fix);
+            }
+            let expect = node.get("expect").and_then(|expect| self.datagram(expect));
+            return Some(Probe::Datagram { send: self.datagram(&send.value)?, expect });
+        }
+        if protocol == Some("udp") {
+            self.check_beside_datagrams(node)?;
+        } else if node.entry("path").is_none() && protocol != Some("tcp") {
             let fix = "add `path: /health`, or `path: none` if a server that takes a connection is healthy";
             self.problems.add(node.span, "`health` lacks `path`", fix);
             return None;
@@ -68,6 +95,58 @@ impl Build<'_> {
             body: read::text(node, "body").map(str::to_owned),
         }))
     }
+}
+
+impl Build<'_> {
+    /// What may be asked of a server of datagrams that is not asked by one: whether it takes a connection, or something of HTTP at another port.
+    fn check_beside_datagrams(&mut self, node: &Node) -> Option<()> {
+        let Some(path) = node.entry("path") else {
+            let fix = "add `send`, a datagram to respond to, or `path: none` if a server that takes a TCP connection is healthy";
+            self.problems.add(node.span, "`health` does not say what is asked of a server", fix);
+            return None;
+        };
+        if path.value.text() != Some("none") && node.entry("port").is_none() {
+            let fix = "add the `port` where HTTP is served, or write `send`, a datagram to respond to";
+            self.problems.add(path.key_span, "a server of datagrams is not asked by HTTP", fix);
+            return None;
+        }
+        Some(())
+    }
+
+    /// The bytes of a datagram.
+    fn datagram(&mut self, node: &Node) -> Option<Vec<u8>> {
+        let (node, bytes) = match node.get("hex") {
+            Some(hex) => (hex, self.take(hex.span, bytes_of(hex.text()?))?),
+            None => (node, node.text()?.as_bytes().to_vec()),
+        };
+        if bytes.is_empty() || bytes.len() > MOST_PAYLOAD_BYTES {
+            if self.problems.knows(node.span) {
+                return None;
+            }
+            let what = format!("{} bytes are not the content of a check's datagram", bytes.len());
+            self.problems.add(node.span, what, format!("write 1 to {MOST_PAYLOAD_BYTES} bytes"));
+            return None;
+        }
+        Some(bytes)
+    }
+}
+
+/// Reads bytes in hexadecimal; white space between bytes does not count.
+fn bytes_of(text: &str) -> Result<Vec<u8>, Fault> {
+    let fault =
+        || Fault::new(format!("{} is not hexadecimal", shown(text)), "write two digits for each byte: `12 34 ab`");
+    let mut bytes = Vec::new();
+    for word in text.split_ascii_whitespace() {
+        let (pairs, rest) = word.as_bytes().as_chunks::<2>();
+        if !rest.is_empty() {
+            return Err(fault());
+        }
+        for [high, low] in pairs {
+            let digit = |digit: u8| char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+            bytes.push(digit(*high).ok_or_else(fault)? << 4 | digit(*low).ok_or_else(fault)?);
+        }
+    }
+    Ok(bytes)
 }
 
 /// Whether a check may be given this field to send.

@@ -1,6 +1,6 @@
 //! Forwarding loops: listeners that lead back to themselves, perhaps by way of others.
 //!
-//! Finds only what is certain from the file and this machine's addresses: fixed targets of UDP, and tunnels with one upstream for everybody. What
+//! Finds only what is certain from the file and this machine's addresses: targets and servers of UDP, and tunnels with one upstream for everybody. What
 //! depends on name resolution or PROXY headers is rejected when it happens (`passport.rs` and `loop_guard.rs` of the crate `proxy`).
 
 use std::collections::BTreeMap;
@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 
 use super::Build;
 use crate::machine::Machine;
-use crate::model::{Config, Endpoint, ListenerConfig, ServerAddress, Service, TargetsConfig, UdpListenerConfig};
+use crate::model::{
+    Config, Endpoint, ListenerConfig, ServerAddress, ServerConfig, Service, TargetsConfig, UdpListenerConfig,
+};
 use crate::problem::{Span, shown};
 use crate::yaml::Node;
 
@@ -22,6 +24,8 @@ struct Station<'a> {
     /// The same of Unix sockets.
     bind_paths: Vec<&'a Path>,
     target_paths: Vec<&'a PathBuf>,
+    /// Whether it leads to itself was looked at before.
+    is_checked: bool,
     at: Span,
 }
 
@@ -29,7 +33,22 @@ impl<'a> Station<'a> {
     /// A listener that is bound nowhere and leads nowhere.
     fn at(name: &'a str, at: Span) -> Station<'a> {
         let (bind, targets, bind_paths, target_paths) = Default::default();
-        Station { name, bind, targets, bind_paths, target_paths, at }
+        Station { name, bind, targets, bind_paths, target_paths, is_checked: false, at }
+    }
+
+    fn lead_to(&mut self, servers: &'a [ServerConfig]) {
+        for server in servers {
+            match &server.address {
+                ServerAddress::Ip(address) => self.targets.push(*address),
+                ServerAddress::Name(name, port) => {
+                    let addresses = Machine::addresses(name).iter();
+                    self.targets.extend(addresses.map(|address| SocketAddr::new(*address, *port)));
+                }
+                ServerAddress::Unix(path) => self.target_paths.push(path),
+                // Only a name server knows.
+                ServerAddress::Service(_) => {}
+            }
+        }
     }
 
     fn leads_to(&self, other: &Station<'_>, machine: &Machine) -> bool {
@@ -45,18 +64,24 @@ pub(super) fn is_reached(bind: SocketAddr, target: SocketAddr, machine: &Machine
 }
 
 impl Build<'_> {
-    /// Notes each loop once, at its first listener. UDP listeners that lead to themselves are noted elsewhere.
+    /// Notes each loop once, at its first listener. UDP listeners whose fixed target they are themselves are noted elsewhere.
     pub(super) fn forwarding_loops(&mut self, root: &Node, config: &Config) {
         let items = |key: &str| root.get(key).map(Node::items).unwrap_or_default();
         let machine = self.machine;
         let streams = items("listeners").iter().zip(&config.listeners);
         let streams: Vec<_> = streams.map(|(node, one)| stream(node, one, config)).collect();
-        let datagrams: Vec<_> =
-            items("udp_listeners").iter().zip(&config.udp_listeners).map(|(node, one)| datagram(node, one)).collect();
-        for (stations, least) in [(streams, 1), (datagrams, 2)] {
+        let datagrams: Vec<_> = items("udp_listeners")
+            .iter()
+            .zip(&config.udp_listeners)
+            .map(|(node, one)| datagram(node, one, config))
+            .collect();
+        for stations in [streams, datagrams] {
             for start in 0..stations.len() {
-                let Some(way) = way_back(&stations, start, machine).filter(|way| way.len() >= least) else { continue };
+                let Some(way) = way_back(&stations, start, machine) else { continue };
                 let [first, rest @ ..] = &way[..] else { continue };
+                if rest.is_empty() && first.is_checked {
+                    continue;
+                }
                 let others: Vec<String> = rest.iter().chain([first]).map(|station| shown(station.name)).collect();
                 let what = format!("{} leads to {}", shown(first.name), others.join(", which leads to "));
                 self.problems.add(first.at, what, "let one of them lead to an application instead");
@@ -82,26 +107,22 @@ fn stream<'a>(node: &Node, listener: &'a ListenerConfig, config: &'a Config) -> 
             Endpoint::Unix(socket) => station.bind_paths.push(socket),
         }
     }
-    for server in servers {
-        match &server.address {
-            ServerAddress::Ip(address) => station.targets.push(*address),
-            ServerAddress::Name(name, port) => {
-                let addresses = Machine::addresses(name).iter();
-                station.targets.extend(addresses.map(|address| SocketAddr::new(*address, *port)));
-            }
-            ServerAddress::Unix(path) => station.target_paths.push(path),
-            // Only a name server knows.
-            ServerAddress::Service(_) => {}
-        }
-    }
+    station.lead_to(servers);
     station
 }
 
-fn datagram<'a>(node: &Node, listener: &'a UdpListenerConfig) -> Station<'a> {
+fn datagram<'a>(node: &Node, listener: &'a UdpListenerConfig, config: &'a Config) -> Station<'a> {
     let mut station = Station::at(&listener.name, node.get("upstream").map_or(node.span, |to| to.span));
     station.bind.clone_from(&listener.bind);
-    if let TargetsConfig::Fixed { v4, v6 } = &listener.to {
-        station.targets = [*v4, *v6].into_iter().flatten().collect();
+    match &listener.to {
+        TargetsConfig::Fixed { v4, v6 } => {
+            station.targets = [*v4, *v6].into_iter().flatten().collect();
+            station.is_checked = true;
+        }
+        TargetsConfig::Group(name) => {
+            station.lead_to(config.upstreams.get(name).map(|upstream| &upstream.servers[..]).unwrap_or_default());
+        }
+        TargetsConfig::Destination { .. } => {}
     }
     station
 }

@@ -2,7 +2,7 @@
 //!
 //! Conflicts between routes are `route::RouteTable::compile`'s to find; it knows which patterns overlap.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use wire::http::Method;
@@ -46,8 +46,8 @@ pub(super) struct Known<'a> {
     /// Listeners that redirect everything, or carry bytes: no route is reached there.
     redirecting: Vec<&'a str>,
     tunnelling: Vec<&'a str>,
-    /// Upstreams that only tunnels can use.
-    for_tunnels: BTreeSet<&'a str>,
+    /// Upstreams that only tunnels, or only UDP listeners, can use, with their protocol.
+    not_for_requests: BTreeMap<&'a str, &'a str>,
 }
 
 /// One path of a route, none where no path could be read, and what is known of requests there.
@@ -57,11 +57,11 @@ struct At<'a> {
     scope: Scope<'a>,
 }
 
-/// Upstreams that only tunnels can use.
-fn for_tunnels(root: &Node) -> BTreeSet<&str> {
+/// Upstreams that only tunnels, or only UDP listeners, can use, with their protocol.
+fn not_for_requests(root: &Node) -> BTreeMap<&str, &str> {
     let entries = root.get("upstreams").map(Node::entries).unwrap_or_default();
-    let is_tcp = |node: &Node| read::text(node, "protocol") == Some("tcp");
-    entries.iter().filter(|entry| is_tcp(&entry.value)).map(|entry| entry.key.as_str()).collect()
+    let protocol = |node| read::text(node, "protocol").filter(|protocol| matches!(*protocol, "tcp" | "udp"));
+    entries.iter().filter_map(|entry| Some((entry.key.as_str(), protocol(&entry.value)?))).collect()
 }
 
 impl Build<'_> {
@@ -76,7 +76,7 @@ impl Build<'_> {
             credentials: Credentials::of(root),
             redirecting: Vec::new(),
             tunnelling: Vec::new(),
-            for_tunnels: for_tunnels(root),
+            not_for_requests: not_for_requests(root),
         };
         for listener in root.get("listeners").map(Node::items).unwrap_or_default() {
             let Some(name) = listener.get("name").and_then(Node::text) else { continue };
@@ -324,9 +324,16 @@ impl Build<'_> {
     /// The upstream of a route.
     pub(super) fn route_upstream(&mut self, name: &Node, known: &Known<'_>) -> Option<String> {
         let group = self.name_of(name, "upstream", &known.upstreams)?;
-        if known.for_tunnels.contains(group.as_str()) {
-            let what = "no route can use an upstream with `protocol: tcp`: it is for tunnels";
-            self.problems.add(name.span, what, "use another upstream, or a listener with `tunnel`");
+        match known.not_for_requests.get(group.as_str()) {
+            Some(&"tcp") => {
+                let what = "no route can use an upstream with `protocol: tcp`: it is for tunnels";
+                self.problems.add(name.span, what, "use another upstream, or a listener with `tunnel`");
+            }
+            Some(_) => {
+                let what = "no route can use an upstream with `protocol: udp`: it is for UDP listeners";
+                self.problems.add(name.span, what, "use another upstream");
+            }
+            None => {}
         }
         Some(group)
     }
@@ -363,9 +370,14 @@ impl Build<'_> {
     fn upstream_url(&mut self, route: &Node, entry: &Entry, at: At<'_>, known: &Known<'_>) -> Option<Action> {
         let node = &entry.value;
         let mut settings = self.connection_settings("upstream_url", node);
-        if settings.protocol == UpstreamProtocol::Tcp {
+        let other = match settings.protocol {
+            UpstreamProtocol::Tcp => Some("no route can use `protocol: tcp`: it is for tunnels"),
+            UpstreamProtocol::Udp => Some("no route can use `protocol: udp`: it is for UDP listeners"),
+            UpstreamProtocol::Http1 | UpstreamProtocol::Http2 => None,
+        };
+        if let Some(what) = other {
             let at = node.get("protocol").map_or(node.span, |node| node.span);
-            self.problems.add(at, "no route can use `protocol: tcp`: it is for tunnels", "write `http1` or `http2`");
+            self.problems.add(at, what, "write `http1` or `http2`");
         }
         let rewrite = self.rewrite(route, at);
         let host = self.host_rewrite(route);

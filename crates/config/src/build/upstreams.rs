@@ -43,6 +43,13 @@ impl Build<'_> {
             health: read::mapping(node, "health").and_then(|health| self.health(health, node)),
             ..self.connection_settings(name, node)
         };
+        if let (Some(entry), Balance::Hash { .. }) = (node.entry("slow_start"), &upstream.balance) {
+            let what = "`slow_start` has no effect beside `balance: { hash: … }`, which decides on the server";
+            self.problems.add(entry.key_span, what, "remove `slow_start`");
+        }
+        if upstream.protocol == UpstreamProtocol::Udp {
+            return self.of_datagrams(node, upstream);
+        }
         self.source_rules(node, &upstream);
         let is_unix = |server: &ServerConfig| matches!(server.address, ServerAddress::Unix(_));
         let needs_name = upstream.tls.as_ref().is_some_and(|tls| tls.verify && tls.name.is_none());
@@ -60,10 +67,6 @@ impl Build<'_> {
             );
         }
         self.hedge_rules(node, &upstream);
-        if let (Some(entry), Balance::Hash { .. }) = (node.entry("slow_start"), &upstream.balance) {
-            let what = "`slow_start` has no effect beside `balance: { hash: … }`, which decides on the server";
-            self.problems.add(entry.key_span, what, "remove `slow_start`");
-        }
         upstream
     }
 
@@ -118,8 +121,13 @@ impl Build<'_> {
             let (Balance::Hash { key, .. }, Some(at)) = (&upstream.balance, entry.value.get("balance")) else {
                 continue;
             };
-            if upstream.protocol == UpstreamProtocol::Tcp && *key != HashKey::Client {
-                let what = "tunnels have no header, cookie or path to balance by";
+            let carried = match upstream.protocol {
+                UpstreamProtocol::Tcp => Some("tunnels"),
+                UpstreamProtocol::Udp => Some("datagrams"),
+                UpstreamProtocol::Http1 | UpstreamProtocol::Http2 => None,
+            };
+            if let Some(carried) = carried.filter(|_| *key != HashKey::Client) {
+                let what = format!("{carried} have no header, cookie or path to balance by");
                 self.problems.add(at.span, what, "write `hash: client`");
             }
             let HashKey::Path(name) = key else { continue };
@@ -217,6 +225,7 @@ impl Build<'_> {
             protocol: match read::text(node, "protocol") {
                 Some("http2") => UpstreamProtocol::Http2,
                 Some("tcp") => UpstreamProtocol::Tcp,
+                Some("udp") => UpstreamProtocol::Udp,
                 _ => UpstreamProtocol::Http1,
             },
             tls: self.upstream_tls(node),

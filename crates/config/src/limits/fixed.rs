@@ -425,6 +425,13 @@ const UPSTREAMS: &[FixedBound] = &[
     ),
     bound(
         "proxy/src/background/health/probe.rs",
+        "DATAGRAM_BYTES",
+        "Response to the datagram of a health check",
+        "64KiB",
+        "No datagram is longer.",
+    ),
+    bound(
+        "proxy/src/background/health/probe.rs",
         "MESSAGE_BYTES",
         "Response to a health check of gRPC",
         "1024 bytes",

@@ -70,6 +70,8 @@ pub enum TargetsConfig {
         /// For IPv6.
         v6: Option<SocketAddr>,
     },
+    /// To the servers of this upstream.
+    Group(String),
     /// Where the header says that the client wanted to go, if that is on this list.
     Destination {
         /// The list; never empty.

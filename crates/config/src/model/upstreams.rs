@@ -144,6 +144,8 @@ pub enum UpstreamProtocol {
     Http2,
     /// No HTTP: bytes of tunnels.
     Tcp,
+    /// No connections: datagrams of UDP listeners.
+    Udp,
 }
 
 /// The PROXY header sent to a server before anything else.
@@ -305,6 +307,13 @@ pub struct HealthCheck {
 pub enum Probe {
     /// To take a connection.
     Connect,
+    /// To respond to a datagram.
+    Datagram {
+        /// What is sent.
+        send: Vec<u8>,
+        /// What the response contains; none for anything.
+        expect: Option<Vec<u8>>,
+    },
     /// To respond to a request.
     Http(HttpProbe),
     /// To call a service healthy (`grpc.health.v1`); the empty name is the server as a whole.

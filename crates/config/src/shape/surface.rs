@@ -71,6 +71,7 @@ pub(crate) static OBJECTS: &[&Object] = &[
     &HASH_KEY,
     &UPSTREAM_TLS,
     &HEALTH,
+    &HEX_PAYLOAD,
     &EJECTION,
     &UPSTREAM_EJECTION,
     &QUEUE,

@@ -55,6 +55,8 @@ pub struct Sent {
     pub sent: usize,
     /// Not taken: the buffer was full, the datagram too long, or the way unknown.
     pub lost: usize,
+    /// The network has said of an earlier datagram that it could not be delivered, and those behind the ones counted here were not sent.
+    pub is_refused: bool,
 }
 
 /// Tables for sending, made once and used for every call.
@@ -67,6 +69,8 @@ pub struct Mailer {
     counts: Box<[usize]>,
     /// Whether the kernel cuts pieces.
     joins: bool,
+    /// Whether what the network has said of earlier datagrams ends a call.
+    stops: bool,
 }
 
 impl fmt::Debug for Mailer {
@@ -92,14 +96,23 @@ impl Mailer {
             headers: vec![no_header(); MOST_PIECES].into_boxed_slice(),
             counts: vec![0; MOST_PIECES].into_boxed_slice(),
             joins: true,
+            stops: false,
         }
+    }
+
+    /// As [`Mailer::send`], but sends no more once the network has said that an earlier datagram could not be delivered.
+    pub fn send_unless_refused(&mut self, socket: BorrowedFd<'_>, datagrams: &[Outgoing<'_>]) -> Sent {
+        self.stops = true;
+        let sent = self.send(socket, datagrams);
+        self.stops = false;
+        sent
     }
 
     /// Sends all of `datagrams`, in order, without waiting.
     pub fn send(&mut self, socket: BorrowedFd<'_>, datagrams: &[Outgoing<'_>]) -> Sent {
         let mut sent = Sent::default();
         let mut rest = datagrams;
-        while !rest.is_empty() {
+        while !rest.is_empty() && !sent.is_refused {
             let (pieces, taken) = self.lay_out(rest, self.joins);
             let (now, later) = rest.split_at(taken);
             self.send_pieces(socket, now, pieces, &mut sent);
@@ -157,6 +170,10 @@ impl Mailer {
                     piece += count;
                     tried_again = false;
                 }
+                Err(error) if self.stops && is_undelivered(&error) => {
+                    sent.is_refused = true;
+                    return;
+                }
                 // What an earlier datagram met waits on a connected socket and fails the next call, which has sent nothing then.
                 Err(error) if !tried_again && is_old_news(&error) => tried_again = true,
                 Err(error) if self.counts[piece] > 1 && is_about_joining(&error) => {
@@ -165,9 +182,13 @@ impl Mailer {
                     let rest = &datagrams[datagram..];
                     let (alone, later) = rest.split_at(self.counts[piece]);
                     self.send_one_by_one(socket, alone, sent);
+                    if sent.is_refused {
+                        return;
+                    }
                     let more = self.send(socket, later);
                     sent.sent += more.sent;
                     sent.lost += more.lost;
+                    sent.is_refused = more.is_refused;
                     return;
                 }
                 _ => {
@@ -187,6 +208,8 @@ impl Mailer {
     }
 
     fn call(&mut self, socket: BorrowedFd<'_>, from: usize, to: usize) -> io::Result<usize> {
+        // Of several the kernel tells how many it took, and keeps to itself what the next one met.
+        let to = if self.stops { from + 1 } else { to };
         let headers = &mut self.headers[from..to];
         let count = libc::c_uint::try_from(headers.len()).unwrap_or(0);
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
@@ -216,8 +239,13 @@ fn joined(datagrams: &[Outgoing<'_>]) -> usize {
 
 /// What the network told of an earlier datagram, rather than why this one cannot go.
 fn is_old_news(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionRefused, HostUnreachable, Interrupted, NetworkUnreachable};
-    matches!(error.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable | Interrupted)
+    is_undelivered(error) || error.kind() == io::ErrorKind::Interrupted
+}
+
+/// What the network says of datagrams that do not arrive.
+fn is_undelivered(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable};
+    matches!(error.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable)
         || error.raw_os_error() == Some(libc::EPROTO)
 }
 

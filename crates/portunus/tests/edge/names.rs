@@ -461,6 +461,82 @@ fn connections_to_an_address_that_leaves_are_closed_once_they_are_free() {
     assert!(second.load(Ordering::SeqCst) > 0);
 }
 
+/// A UDP server on this address that responds with its name and what it got; says when it was asked.
+fn udp_server(socket: std::net::UdpSocket, name: &'static str) -> Arc<AtomicUsize> {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    std::thread::spawn(move || {
+        let mut bytes = [0; 2048];
+        while let Ok((count, from)) = socket.recv_from(&mut bytes) {
+            counted.fetch_add(1, Ordering::SeqCst);
+            let _ = socket.send_to(&[name.as_bytes(), &bytes[..count]].concat(), from);
+        }
+    });
+    asked
+}
+
+/// Servers behind a name and behind SRV records, changing each second, while flows of a UDP listener go there: nothing is lost.
+#[test]
+fn udp_flows_follow_a_name_whose_addresses_change_each_second() {
+    let [one, two, three] = [1, 2, 3].map(|last| IpAddr::from(Ipv4Addr::new(127, 0, 0, last)));
+    let Some(server) = NameServer::start(Says::Turns(vec![vec![one, two], vec![two, three], vec![three, one]])) else {
+        return;
+    };
+    let (sockets, port) = loop {
+        let first = UdpSocket::bind((one, 0)).unwrap();
+        let port = first.local_addr().unwrap().port();
+        let rest = [two, three].map(|address| UdpSocket::bind((address, port)));
+        // Another test may have taken the port on one of them.
+        if let [Ok(second), Ok(third)] = rest {
+            break ([first, second, third], port);
+        }
+    };
+    let mut names = ["one ", "two ", "three "].into_iter();
+    let asked = sockets.map(|socket| udp_server(socket, names.next().unwrap()));
+    let dir = tempfile::tempdir().unwrap();
+    let command = server.command(dir.path());
+    let text = format!(
+        "workers: 1\nudp_listeners:\n  - {{ name: dns, bind: \"127.0.0.1:0\", upstream: app }}\nupstreams:\n  \
+         app: {{ protocol: udp, servers: [\"app.test:{port}\"] }}\nadmin: {{ bind: \"127.0.0.2:0\" }}\n"
+    );
+    let gate = Gate::start_by(dir, &text, command);
+    let client = || {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.connect(gate.address("dns")).unwrap();
+        socket.set_read_timeout(Some(crate::harness::PATIENCE)).unwrap();
+        socket
+    };
+    let ask = |client: &UdpSocket, question: &[u8]| {
+        client.send(question).unwrap();
+        let mut bytes = [0; 2048];
+        let count = client.recv(&mut bytes).expect("a response");
+        assert!(bytes[..count].ends_with(question));
+    };
+    // Nobody waits for a name server, so what comes before its first word is not forwarded.
+    let up = format!("portunus_upstream_server_up{{upstream=\"app\",server=\"{two}:{port}\"}} 1");
+    wait_until("the addresses", || gate.metrics().contains(&up));
+    let lasting = client();
+    let until = std::time::Instant::now() + crate::harness::PATIENCE;
+    let mut rounds = 0_u32;
+    while asked.iter().any(|asked| asked.load(Ordering::SeqCst) == 0) || server.asked.load(Ordering::Relaxed) < 6 {
+        assert!(std::time::Instant::now() < until, "not each address was used: {asked:?}");
+        ask(&lasting, &rounds.to_be_bytes());
+        ask(&client(), &rounds.to_be_bytes());
+        rounds += 1;
+        // The name changes no faster, and each round leaves a flow.
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let total: usize = asked.iter().map(|asked| asked.load(Ordering::SeqCst)).sum();
+    assert_eq!(total as u32, 2 * rounds, "each question came to one server once");
+    let (status, dir) = gate.stop_and_keep();
+    assert_eq!(status, Some(0));
+    let text = std::fs::read_to_string(dir.path().join("access.log")).unwrap();
+    let log: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(log.iter().all(|line| line["datagrams_received"] == line["datagrams_sent"]));
+    let moved = log.iter().filter(|line| line["upstream"]["moves"].as_u64() > Some(0)).count();
+    assert!(moved >= 1, "the flow that lasts never moved");
+}
+
 /// A folder with a keystore and routes as SillyProxy has them, made with its own arguments.
 fn sillyproxy_folder(routes: &str) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();

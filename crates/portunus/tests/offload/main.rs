@@ -5,6 +5,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests poll, and measure nothing")]
 
 mod clients;
+mod datagrams;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod onward_tls;

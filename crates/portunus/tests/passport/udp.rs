@@ -426,6 +426,66 @@ for i in range(1200):
     assert!((1..=6).any(is_good), "in each round flows ended too early or too late");
 }
 
+/// Several servers, each of which sees the client's own address and port; also the one that a flow goes on at.
+#[test]
+fn servers_of_an_upstream_see_the_client_also_after_a_move() {
+    let mut site = Site::new();
+    let edge = site.edge.clone();
+    site.python(&edge, &udp_echo("127.0.0.1", 5354));
+    site.python(&edge, &udp_echo("::1", 5355));
+    let stays = site.python(&edge, &udp_echo("127.0.0.1", 5356));
+    let goes = site.python(&edge, &format!("import os\nprint('pid', os.getpid())\n{}", udp_echo("127.0.0.1", 5353)));
+    find(&goes, "ready");
+    let servers = "servers: [\"127.0.0.1:5353\", { address: \"127.0.0.1:5354\", backup: true, priority: 2 }, \"[::1]:5355\", \
+                   { address: \"127.0.0.1:5356\", backup: true }]";
+    let mut yaml = listener(&trusting("each"));
+    yaml = yaml.replace("upstream: [\"127.0.0.1:5353\", \"[::1]:5353\"]", "upstream: app");
+    yaml.push_str(&format!("upstreams:\n  app: {{ protocol: udp, {servers} }}\n"));
+    let ends = site.dir.path().join("goes");
+    let running = site.portunus(&yaml).listens("[::]:53").listens("127.0.0.1:9901");
+    let asking = format!(
+        r#"{}
+import os
+edge = ("198.51.100.1", 53)
+s, six = udp(timeout=0.2), udp(("2001:db8:1::10", 0))
+def ask(payload):
+    for _ in range(100):
+        s.sendto(v2(("203.0.113.7", 4711), edge) + payload, edge)
+        try:
+            return s.recv(65536)
+        except (TimeoutError, socket.timeout):
+            pass
+assert ask(b"one") == b"203.0.113.7 4711 one"
+# Of IPv6 only that server is reached from the client's address.
+six.sendto(v2(("2001:db8::7", 4711), ("2001:db8:1::1", 53)) + b"six", ("2001:db8:1::1", 53))
+assert six.recv(65536) == b"2001:db8::7 4711 six"
+print("asked")
+while not os.path.exists("{}"):
+    time.sleep(0.02)
+assert ask(b"two") == b"203.0.113.7 4711 two"
+assert ask(b"three") == b"203.0.113.7 4711 three"
+print("moved")
+time.sleep(100)
+"#,
+        crate::site::CLIENT,
+        ends.display()
+    );
+    let client = site.client.clone();
+    let reported = site.python(&client, &asking);
+    find(&reported, "asked");
+    find(&goes, "203.0.113.7 4711");
+    let gone = find(&goes, "pid ");
+    crate::site::run(&["kill", "-9", gone.trim_start_matches("pid ")]);
+    std::fs::write(&ends, "").unwrap();
+    find(&reported, "moved");
+    find(&stays, "203.0.113.7 4711");
+    running.signal("TERM");
+    let log = running.log(2);
+    let line = log.iter().find(|line| line["client_address"] == "203.0.113.7").unwrap();
+    assert_eq!((&line["target"], &line["port_kept"]), (&"127.0.0.1:5356".into(), &true.into()), "{line}");
+    assert_eq!(line["upstream"]["moves"], 1, "{line}");
+}
+
 #[test]
 fn destinations_of_the_header_stand_on_a_list() {
     let mut site = Site::new();

@@ -1,5 +1,5 @@
 //! Active health checks: a question to each server of a group that asks for them, on its own connection, over the
-//! group's own protocol and TLS.
+//! group's own protocol and TLS, or by a datagram.
 //!
 //! Owns when a server is asked and what follows of the answers. What is asked, and which answer is that of a healthy server: `probe.rs`.
 
@@ -85,6 +85,9 @@ async fn is_healthy(group: &Group, server: &Server, check: &HealthCheck) -> bool
 
 /// Asks a server what its check asks for; nothing unless that is the answer of a healthy one.
 async fn probe(group: &Group, server: &Server, check: &HealthCheck) -> Option<()> {
+    if let Probe::Datagram { send, expect } = &check.probe {
+        return probe::datagram(server, check.port, (send, expect.as_deref())).await;
+    }
     let target = Target { port: check.port, ..Target::own(group, server) };
     let transport = connect(target).await.ok()?;
     let own = match server.address {
@@ -94,14 +97,14 @@ async fn probe(group: &Group, server: &Server, check: &HealthCheck) -> Option<()
     };
     let scheme = if group.connector_to(server).is_some() { "https" } else { "http" };
     match (&check.probe, group.config.protocol) {
-        (Probe::Connect, _) => Some(()),
+        (Probe::Connect | Probe::Datagram { .. }, _) => Some(()),
         (Probe::Grpc { service, host }, _) => {
             probe::grpc(transport, (scheme, host.as_deref().unwrap_or(own)), service).await
         }
         (Probe::Http(http), UpstreamProtocol::Http2) => {
             probe::http2(transport, (scheme, http.host.as_deref().unwrap_or(own)), http).await
         }
-        (Probe::Http(http), UpstreamProtocol::Http1 | UpstreamProtocol::Tcp) => {
+        (Probe::Http(http), UpstreamProtocol::Http1 | UpstreamProtocol::Tcp | UpstreamProtocol::Udp) => {
             probe::http1(&transport, http.host.as_deref().unwrap_or(own), http).await
         }
     }

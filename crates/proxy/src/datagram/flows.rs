@@ -1,6 +1,6 @@
 //! The flows of one listener on one worker: which datagram belongs to which, and the making and ending of them.
 //!
-//! Owns the sockets towards targets. Reads no listener and sends nothing; `datagram.rs` does.
+//! Owns the sockets towards targets. Reads no listener; `datagram.rs` does. Which server of an upstream a flow goes to is `servers.rs`'s.
 
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -17,6 +17,7 @@ use telemetry::{FlowRecord, OncePerSecond};
 use wire::simple_proxy;
 
 use super::header::{self, Said};
+use super::servers::Placed;
 use super::table::{FlowId, Key, Table};
 use crate::generation::UdpRule;
 use crate::passport::{self, Rejected};
@@ -39,13 +40,15 @@ enum Habit {
 pub(super) struct Flow {
     pub(super) socket: UdpFlow,
     pub(super) config: Arc<UdpListenerConfig>,
-    client: SocketAddr,
+    pub(super) client: SocketAddr,
     /// Where answers go, and from which address of ours.
     pub(super) balancer: SocketAddr,
     pub(super) local: Option<IpAddr>,
     /// What each response begins with.
     pub(super) response_head: Option<Box<[u8; simple_proxy::HEADER_BYTES]>>,
-    target: SocketAddr,
+    pub(super) target: SocketAddr,
+    /// The server of an upstream that the target is.
+    pub(super) placed: Option<Box<Placed>>,
     habit: Habit,
     opened: (SystemTime, Instant),
     /// Datagrams and bytes of payload, from the client and to it.
@@ -55,6 +58,8 @@ pub(super) struct Flow {
     pub(super) lost: u64,
     /// Times the network said that the target could not be reached.
     pub(super) unreachable: u64,
+    /// Whether it goes onward under the client's own address.
+    pub(super) as_client: bool,
     /// The limits that it counts under.
     _permits: Permits,
 }
@@ -85,7 +90,7 @@ struct Newcomer {
 pub(super) struct Flows {
     pub(super) table: Table<Flow>,
     pub(super) poller: Poller,
-    worker: Rc<Worker>,
+    pub(super) worker: Rc<Worker>,
     /// Where the listener is bound.
     bound: SocketAddr,
     is_closing: bool,
@@ -175,9 +180,8 @@ impl Flows {
             self.worker.reported.once(&config.name, denial.reason, Some(client));
             denial.reason
         })?;
-        let (target, source) = self.way(config, newcomer, client, arrived.local).map_err(|rejected| {
-            self.worker.reported.once(&config.name, rejected.reason(), Some(client));
-            rejected.reason()
+        let (target, source, placed) = self.way(rule, newcomer, client, arrived.local).inspect_err(|reason| {
+            self.worker.reported.once(&config.name, *reason, Some(client));
         })?;
         while let Some(id) = self.table.in_the_way(client.ip(), config.max_flows, config.max_flows_per_client) {
             self.end(id, Reason::FlowEvicted);
@@ -195,6 +199,8 @@ impl Flows {
             local: arrived.local,
             response_head: head,
             target,
+            placed,
+            as_client: source.address.is_some(),
             habit: Habit::Unknown,
             opened: (SystemTime::now(), Instant::now()),
             received: (0, 0),
@@ -203,6 +209,9 @@ impl Flows {
             unreachable: 0,
             _permits: permits,
         };
+        if let Some(placed) = &flow.placed {
+            self.worker.report.flow_at(placed.group_name(), placed.server_name());
+        }
         let id = self.table.insert(key, client.ip(), arrived.now, flow).ok_or(Reason::FlowNotOpened)?;
         let registered = self.table.get(id).map(|flow| self.poller.add(&flow.socket, id.to_bits()));
         if !matches!(registered, Some(Ok(()))) {
@@ -217,22 +226,34 @@ impl Flows {
     /// Target and source of a new flow.
     fn way(
         &self,
-        config: &UdpListenerConfig,
+        rule: &UdpRule,
         newcomer: &Newcomer,
         client: SocketAddr,
         local: Option<IpAddr>,
-    ) -> Result<(SocketAddr, Source), Rejected> {
+    ) -> Result<(SocketAddr, Source, Option<Box<Placed>>), Reason> {
+        let config = &rule.config;
         let as_client = config.source.client && newcomer.is_client;
         if as_client {
-            passport::check_source(client.ip(), &config.source, &self.worker.own)?;
+            let checked = passport::check_source(client.ip(), &config.source, &self.worker.own);
+            checked.map_err(Rejected::reason)?;
         }
-        // Datagrams say which address they came to only where the socket is bound to all of them.
-        let came_to = SocketAddr::new(local.unwrap_or(self.bound.ip()), self.bound.port());
-        let target = passport::target(&config.to, client.ip(), as_client, newcomer.destination, Some(came_to))?;
-        Ok((target, Source { address: as_client.then_some(client), mark: config.source.mark }))
+        let source = Source { address: as_client.then_some(client), mark: config.source.mark };
+        let came_to = Some(self.came_to(local));
+        if let Some(group) = &rule.group {
+            let (placed, target) = Placed::of(group, client, as_client)?;
+            let target = passport::not_where_it_came(target, came_to).map_err(Rejected::reason)?;
+            return Ok((target, source, Some(Box::new(placed))));
+        }
+        let target = passport::target(&config.to, client.ip(), as_client, newcomer.destination, came_to);
+        Ok((target.map_err(Rejected::reason)?, source, None))
     }
 
-    fn connect(&mut self, target: SocketAddr, source: Source) -> Result<UdpFlow, Reason> {
+    /// The address of ours that a datagram has reached. Datagrams say so only where the socket is bound to all of them.
+    pub(super) fn came_to(&self, local: Option<IpAddr>) -> SocketAddr {
+        SocketAddr::new(local.unwrap_or(self.bound.ip()), self.bound.port())
+    }
+
+    pub(super) fn connect(&mut self, target: SocketAddr, source: Source) -> Result<UdpFlow, Reason> {
         match UdpFlow::connect(target, source) {
             Ok(socket) => Ok(socket),
             // Out of descriptors: the longest idle flow gives up its own.
@@ -289,6 +310,8 @@ impl Flows {
             client: flow.client,
             balancer: flow.balancer,
             target: flow.target,
+            upstream: flow.placed.as_ref().map(|placed| placed.group_name()),
+            moves: flow.placed.as_ref().map_or(0, |placed| placed.moves),
             port_kept: flow.socket.port_kept(),
             duration: flow.opened.1.elapsed(),
             datagrams_received: flow.received.0,

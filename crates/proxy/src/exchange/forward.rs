@@ -237,7 +237,9 @@ async fn try_once<B: MessageBody, A: ResponseSink>(
 ) -> Result<Option<Box<Upgraded>>, Failed> {
     match attempt.group.config.protocol {
         // The configuration lets no route use the third.
-        UpstreamProtocol::Http1 | UpstreamProtocol::Tcp => upstream_h1::attempt(attempt, exchange).await,
+        UpstreamProtocol::Http1 | UpstreamProtocol::Tcp | UpstreamProtocol::Udp => {
+            upstream_h1::attempt(attempt, exchange).await
+        }
         UpstreamProtocol::Http2 => Box::pin(upstream_h2::attempt(attempt, exchange)).await.map(|()| None),
     }
 }

@@ -8,7 +8,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use config::{Config, ServerAddress, TargetsConfig};
+use config::{Config, ServerAddress, ServerConfig, TargetsConfig};
 use net::{Deadline, Source};
 
 /// How long a target may take; it is near by.
@@ -78,19 +78,30 @@ pub async fn run(target: SocketAddr, mark: u32) -> Finding {
     }
 }
 
+/// Where a server is, where no name server has to be asked.
+fn literal(server: &ServerConfig) -> Option<SocketAddr> {
+    match server.address {
+        ServerAddress::Ip(address) => Some(address),
+        ServerAddress::Name(..) | ServerAddress::Service(_) | ServerAddress::Unix(_) => None,
+    }
+}
+
 /// What is reached from clients' addresses, with the mark used towards it. Names and destinations from headers cannot be tried beforehand.
 pub fn targets(config: &Config) -> BTreeSet<(SocketAddr, u32)> {
     let mut all = BTreeSet::new();
     for upstream in config.upstreams.values().filter(|upstream| upstream.source.client) {
-        let literal = upstream.servers.iter().filter_map(|server| match server.address {
-            ServerAddress::Ip(address) => Some((address, upstream.source.mark)),
-            ServerAddress::Name(..) | ServerAddress::Service(_) | ServerAddress::Unix(_) => None,
-        });
-        all.extend(literal);
+        all.extend(upstream.servers.iter().filter_map(literal).map(|target| (target, upstream.source.mark)));
     }
     for listener in config.udp_listeners.iter().filter(|listener| listener.source.client) {
-        if let TargetsConfig::Fixed { v4, v6 } = &listener.to {
-            all.extend([v4, v6].into_iter().flatten().map(|target| (*target, listener.source.mark)));
+        match &listener.to {
+            TargetsConfig::Fixed { v4, v6 } => {
+                all.extend([v4, v6].into_iter().flatten().map(|target| (*target, listener.source.mark)));
+            }
+            TargetsConfig::Group(name) => {
+                let servers = config.upstreams.get(name).map(|upstream| &upstream.servers[..]).unwrap_or_default();
+                all.extend(servers.iter().filter_map(literal).map(|target| (target, listener.source.mark)));
+            }
+            TargetsConfig::Destination { .. } => {}
         }
     }
     all

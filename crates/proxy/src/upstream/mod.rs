@@ -92,7 +92,7 @@ impl Group {
                 let alpn: Option<&[u8]> = match config.protocol {
                     UpstreamProtocol::Http1 => Some(b"http/1.1"),
                     UpstreamProtocol::Http2 => Some(b"h2"),
-                    UpstreamProtocol::Tcp => None,
+                    UpstreamProtocol::Tcp | UpstreamProtocol::Udp => None,
                 };
                 Some(Arc::new(connect::connector(tls, alpn)?))
             }
@@ -561,8 +561,8 @@ impl Drop for InFlight<'_> {
     }
 }
 
-/// What an upgraded request occupies in its group and at its server for as long as its tunnel is open; counts it out when dropped. It owns both, since
-/// the tunnel outlives the exchange that borrowed them: requests that are not upgraded need not pay for that.
+/// What an upgraded request occupies in its group and at its server for as long as its tunnel is open, or a flow of UDP; counts it out when dropped. It owns
+/// both, since the tunnel outlives the exchange that borrowed them: requests that are not upgraded need not pay for that.
 #[derive(Debug)]
 pub struct TunnelPlace {
     group: Arc<Group>,
@@ -577,6 +577,16 @@ impl TunnelPlace {
         // The server has responded: the next trial, if there is ever one, must not wait for the end of the tunnel.
         taken.server.end_trial();
         TunnelPlace { group: Arc::clone(group), server: Arc::clone(&taken.server), places: in_flight.places }
+    }
+
+    /// Whose server it is.
+    pub fn group(&self) -> &Arc<Group> {
+        &self.group
+    }
+
+    /// Where it is.
+    pub fn server(&self) -> &Arc<Server> {
+        &self.server
     }
 }
 

@@ -52,9 +52,9 @@ pub(in crate::shape) static UDP_LISTENER: Object = Object {
             ),
             optional(
                 "upstream",
-                Shape::OneOrMany(&Shape::Text("an address such as `127.0.0.1:5353`")),
+                Shape::OneOrMany(&Shape::Text("an address such as `127.0.0.1:5353`, or the name of an upstream")),
                 "",
-                "Address of the application: one, or one for IPv4 and one for IPv6.",
+                "Address of the application: one, or one for IPv4 and one for IPv6. Or the name of an upstream with `protocol: udp`, whose servers share the flows.",
             ),
             optional(
                 "proxy_protocol",

@@ -25,9 +25,9 @@ pub(in crate::shape) static URL_TLS: [Field; 1] = [optional(
 pub(in crate::shape) static CONNECTION_SETTINGS: [Field; 9] = [
     optional(
         "protocol",
-        Shape::Choice(&["http1", "http2", "tcp"]),
+        Shape::Choice(&["http1", "http2", "tcp", "udp"]),
         "http1",
-        "Protocol of the servers. `http2`: negotiated by ALPN over TLS, with prior knowledge otherwise; required by gRPC. `tcp`: no HTTP, for tunnels only; no ALPN over TLS.",
+        "Protocol of the servers. `http2`: negotiated by ALPN over TLS, with prior knowledge otherwise; required by gRPC. `tcp`: no HTTP, for tunnels only; no ALPN over TLS. `udp`: for UDP listeners only.",
     ),
     optional("connect_timeout", TIMEOUT, "5s", "Time to connect, TCP and TLS together."),
     optional(
@@ -452,8 +452,15 @@ pub(in crate::shape) static HEALTH: Object = object(
             "path",
             Shape::Text("`none` or a path such as `/healthz`"),
             "(required for HTTP, unless `grpc` is set)",
-            "Path to request. `none`, the default with `protocol: tcp`: a server that accepts a connection is healthy.",
+            "Path to request. `none`, the default with `protocol: tcp`: a server that accepts a connection is healthy. With `protocol: udp`, HTTP is asked on another `port`.",
         ),
+        optional(
+            "send",
+            PAYLOAD,
+            "(none)",
+            "Datagram to send instead, with `protocol: udp`. A server that responds is healthy; one that does not, or whose host says that nobody listens, is not.",
+        ),
+        optional("expect", PAYLOAD, "(any)", "What the response to `send` contains."),
         optional(
             "grpc",
             Shape::Either(&[Shape::Bool, Shape::Text("the name of a service such as `shop.Orders`")]),
@@ -498,6 +505,19 @@ pub(in crate::shape) static HEALTH: Object = object(
         optional("fall", Shape::Int(1, 100), "3", "Consecutive failed checks after which a server is unhealthy."),
         optional("rise", Shape::Int(1, 100), "2", "Consecutive successful checks after which it is healthy again."),
     ]],
+);
+
+/// The bytes of a datagram.
+const PAYLOAD: Shape = Shape::Either(&[Shape::Text("a text"), Shape::Object(&HEX_PAYLOAD)]);
+
+pub(in crate::shape) static HEX_PAYLOAD: Object = object(
+    "health.payload",
+    "bytes that are no text",
+    &[&[required(
+        "hex",
+        Shape::Verbatim("bytes in hexadecimal such as `12 34 01 00`"),
+        "Bytes in hexadecimal, with or without spaces between them.",
+    )]],
 );
 
 words! {

@@ -1,5 +1,6 @@
-//! What one check asks over HTTP/1.1, HTTP/2 and gRPC, and whether the answer is that of a healthy server. Whatever is odd is not.
+//! What one check asks over HTTP/1.1, HTTP/2 and gRPC, or by a datagram, and whether the answer is that of a healthy server. Whatever is odd is not.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
@@ -7,10 +8,12 @@ use config::{HealthMethod, HttpProbe};
 use h2::RecvStream;
 use h2::client::SendRequest;
 use http::{Request, Response};
+use tokio::net::UdpSocket;
 use transport::Transport;
 use wire::http::Method;
 
 use crate::own_request::{Asked, send};
+use crate::upstream::Server;
 use crate::upstream::h2::open;
 
 /// What checks call themselves in User-Agent.
@@ -18,6 +21,9 @@ const AGENT: &str = "portunus-health";
 
 /// What is read of a response's body.
 const BODY_BYTES: usize = 64 * 1024;
+
+/// What is read of a datagram.
+const DATAGRAM_BYTES: usize = 64 * 1024;
 
 /// What is read of a message of gRPC; that of a check has four bytes.
 const MESSAGE_BYTES: usize = 1024;
@@ -93,6 +99,24 @@ pub(super) async fn grpc(transport: Transport, place: (&str, &str), service: &st
         (is_ok && is_serving(&message)).then_some(())
     })
     .await
+}
+
+/// Sends a datagram; the first response decides. `what`: what is sent, and what the response contains.
+pub(super) async fn datagram(server: &Server, port: Option<u16>, what: (&[u8], Option<&[u8]>)) -> Option<()> {
+    let address = server.socket_address()?;
+    let address = SocketAddr::new(address.ip(), port.unwrap_or(address.port()));
+    let own: IpAddr = if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((own, 0)).await.ok()?;
+    // From then on nobody else's datagrams are received, and what the network says of ours is.
+    socket.connect(address).await.ok()?;
+    let (send, expect) = what;
+    socket.send(send).await.ok()?;
+    let mut response = vec![0; DATAGRAM_BYTES];
+    let length = socket.recv(&mut response).await.ok()?;
+    match expect {
+        Some(expect) => memchr::memmem::find(response.get(..length)?, expect).map(drop),
+        None => Some(()),
+    }
 }
 
 fn request((scheme, authority): (&str, &str), target: &str) -> Option<http::request::Builder> {
