@@ -9,6 +9,7 @@ mod bodies;
 mod conditions;
 mod contracts;
 mod datagrams;
+mod geoip;
 mod graphql;
 mod headers;
 mod health;
@@ -37,6 +38,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use bodies::body_of_file;
+use geoip::Databases;
 pub(super) use key_server::build_key_server;
 pub use variables::warnings as variable_warnings;
 
@@ -76,6 +78,8 @@ struct Build<'a> {
     machine: &'a Machine,
     problems: &'a mut Collector,
     referenced: Vec<Referenced>,
+    /// Which databases of addresses there are.
+    databases: Databases,
     /// Names that are referred to, with what they name.
     used: BTreeSet<(&'static str, String)>,
 }
@@ -87,7 +91,8 @@ pub(super) fn build(
     machine: &Machine,
     problems: &mut Collector,
 ) -> (Option<Config>, Vec<Referenced>) {
-    let mut build = Build { sources, machine, problems, referenced: Vec::new(), used: BTreeSet::new() };
+    let databases = Databases::of(root);
+    let mut build = Build { sources, machine, problems, referenced: Vec::new(), databases, used: BTreeSet::new() };
     let keystores = build.keystores(root);
     let upstreams = build.upstreams(root);
     let (listeners, admin) = build.listeners_and_admin(root);
@@ -98,6 +103,8 @@ pub(super) fn build(
     let listener_limits = listeners.iter().filter_map(own).collect();
     let policies = build.policies(root);
     let log_fields = build.log_fields(root, &mut routes);
+    let templates = routes.iter().flat_map(RouteConfig::templates).chain(log_fields.iter().map(|field| &field.value));
+    build.variables_have_databases(root, templates);
     let tokens = build.tokens(root, &policies, &claims_read(&routes, &policies, &log_fields));
     let mut config = Config {
         workers: process::workers(root),
@@ -113,6 +120,7 @@ pub(super) fn build(
         contracts: build.contracts(root, &tokens),
         tokens,
         host_rules: build.host_rules(root),
+        geoip: build.geoip(root),
         trusted_proxies: build.trusted_proxies(root),
         forwarding: build.forwarding(root),
         admin,

@@ -21,6 +21,7 @@ mod acme;
 mod conditions;
 mod contracts;
 mod datagram;
+mod geoip;
 mod listener_limits;
 mod place;
 mod policies;
@@ -33,6 +34,7 @@ mod variables;
 pub use acme::*;
 pub use conditions::{Conditions, Ja4Pattern, ValueCondition, ValueMatch, ValueOf};
 pub use datagram::{AllowedDestination, DatagramHeader, SourceConfig, TargetsConfig, UdpListenerConfig};
+pub use geoip::{Country, GeoipConfig, Origins};
 pub use place::{Bindable, Place, places};
 pub use policies::*;
 pub use responses::*;
@@ -70,6 +72,8 @@ pub struct Config {
     pub contracts: BTreeMap<String, Arc<ContractConfig>>,
     /// What holds for hosts.
     pub host_rules: Vec<HostRule>,
+    /// Databases of addresses.
+    pub geoip: GeoipConfig,
     /// Peers whose forwarding headers are believed.
     pub trusted_proxies: Vec<IpNet>,
     /// Which forwarding headers go upstream.

@@ -202,6 +202,7 @@ fn watched(config: &Config, configuration: Option<&Path>) -> Watched {
     config.contracts.values().flat_map(|contract| contract.files()).for_each(|file| watched.add_file(file));
     config.tokens.values().filter_map(|tokens| tokens.files()).for_each(|file| watched.add_file(file));
     config.policies.values().flat_map(|policy| policy.files()).for_each(|file| watched.add_file(file));
+    config.geoip.files().for_each(|file| watched.add_file(file));
     config.response_files().for_each(|file| watched.add_file(file));
     watched
 }

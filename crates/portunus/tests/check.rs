@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::{Duration, SystemTime};
 
 use keystore::dev_ca::{DevCa, Purpose};
 use tls::KeyType;
@@ -477,6 +478,35 @@ routes: [{ hosts: [a.test, b.test], path: /, respond: { status: 200 } }]
     assert_eq!(warned(&reached, &["--strict"]), (Some(0), Vec::new()));
     let reached = text.replace("8443", "443").replace(", b.test", "");
     assert_eq!(warned(&reached, &["--strict"]), (Some(0), Vec::new()));
+}
+
+/// Warned of when two thirds of its life are over, and at most 14 days are left.
+#[test]
+fn certificates_that_end_soon_are_warned_of() {
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+    let check = |age: u32, left: u32, expected: Option<&str>| {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("certs")).unwrap();
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut parameters = rcgen::CertificateParams::new(vec!["a.test".to_owned()]).unwrap();
+        parameters.not_before = (SystemTime::now() - age * DAY).into();
+        parameters.not_after = (SystemTime::now() + left * DAY + DAY / 2).into();
+        let pair = format!("{}{}", parameters.self_signed(&key).unwrap().pem(), key.serialize_pem());
+        fs::write(folder.path().join("certs/a.pem"), pair).unwrap();
+        let text = "keystores: { main: { folder: certs } }
+listeners: [{ name: edge, bind: '127.0.0.1:0', tls: { keystore: main } }]
+routes: [{ hosts: [a.test], path: /, respond: { status: 200 } }]
+";
+        fs::write(folder.path().join("portunus.yaml"), text).unwrap();
+        let path = folder.path().join("portunus.yaml");
+        let output = portunus(&["check", path.to_str().unwrap(), "--strict"]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(i32::from(expected.is_some())), "{said}");
+        assert!(expected.map_or(said.is_empty(), |expected| said.contains(expected)), "{age} {left}: {said}");
+    };
+    check(80, 10, Some("in 10 days; renew it"));
+    check(60, 30, None);
+    check(0, 6, None);
 }
 
 #[test]

@@ -242,9 +242,8 @@ impl TlsFront {
 
     /// Whether a handshake was an authority's, to see a proof, and its connection carries nothing.
     pub fn is_proof(&self, info: &tls::Info) -> bool {
-        let is_acme = info.alpn.as_deref() == Some(ACME_PROTOCOL) && self.challenges.is_some();
-        // A tunnel may offer the protocol for an application behind it.
-        is_acme && !self.rule(info.server_name.as_deref()).alpn.iter().any(|protocol| protocol == ACME_PROTOCOL)
+        // No rule of such a listener offers the protocol for anything else.
+        info.alpn.as_deref() == Some(ACME_PROTOCOL) && self.challenges.is_some()
     }
 
     /// The key servers that have the keys of identities without one.

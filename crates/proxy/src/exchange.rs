@@ -75,6 +75,7 @@ pub async fn run<B: MessageBody, A: ResponseSink>(
     let context = exchange.context;
     if context.client.via_trusted {
         exchange.ledger.client = context.client.address;
+        exchange.ledger.is_doubtful = context.client.is_doubtful;
         let forwarding = &context.generation.config.forwarding;
         exchange.ledger.given_id = forwarding::given_id(exchange.head, &context.facts(), forwarding).map(Box::from);
     }

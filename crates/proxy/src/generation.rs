@@ -20,6 +20,7 @@ use crate::client::TrustList;
 use crate::configured_map::ConfiguredMap;
 use crate::contracts::{ActiveContract, Contracts};
 use crate::doubtful;
+use crate::geoip::Geoip;
 use crate::issuance::Issuance;
 use crate::keyless::KeyGroup;
 use crate::policies::{List, Policies};
@@ -57,6 +58,8 @@ pub struct Generation {
     pub config: Arc<Config>,
     /// Its routes.
     pub routes: RouteTable,
+    /// Where addresses are.
+    pub geoip: Arc<Geoip>,
     /// How tokens are verified.
     verifiers: Verifiers,
     /// Its contracts.
@@ -107,7 +110,9 @@ impl Generation {
         let verifiers = verifiers.map_err(|found| problems.extend(found)).unwrap_or_default();
         let contracts = Contracts::load(&config, &verifiers, previous.map(|previous| &previous.contracts));
         let contracts = contracts.map_err(|found| problems.extend(found)).ok();
-        let policies = Policies::load(&config, &verifiers, previous.map(|previous| &previous.policies));
+        let geoip = Geoip::load(&config.geoip, previous.map(|previous| &*previous.geoip));
+        let geoip = Arc::new(geoip.map_err(|found| problems.extend(found)).unwrap_or_default());
+        let policies = Policies::load(&config, (&verifiers, &geoip), previous.map(|previous| &previous.policies));
         let policies = policies.map_err(|found| problems.extend(found)).ok();
         // Where they could not be loaded, that is said already.
         let none = Policies::default();
@@ -118,6 +123,7 @@ impl Generation {
         match (routes, contracts, policies, responses) {
             (Some(routes), Some(contracts), Some(policies), Some(responses)) if problems.is_empty() => Ok(Generation {
                 verifiers,
+                geoip,
                 contracts,
                 policies,
                 responses,

@@ -34,6 +34,7 @@ mod responses;
 pub mod route;
 pub mod auth;
 pub mod client;
+pub mod geoip;
 mod certificates;
 pub mod challenges;
 mod keyless;

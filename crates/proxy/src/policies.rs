@@ -21,6 +21,7 @@ use wire::http::{Fields, RequestHead};
 use crate::auth::{Passwords, Verifier, Verifiers};
 use crate::client::AddressSet;
 use crate::configured_map::ConfiguredMap;
+use crate::geoip::{Geoip, Located};
 use crate::host_map::HostMap;
 use crate::route::{Sought, conditions};
 use concurrency::ConcurrencyTable;
@@ -42,6 +43,7 @@ pub struct ActivePolicy {
     token: Option<Arc<Verifier>>,
     passwords: Option<Arc<Passwords>>,
     maintenance: Option<Switch>,
+    geoip: Arc<Geoip>,
 }
 
 /// Why a policy does not let a request pass.
@@ -60,7 +62,7 @@ pub enum Denied {
 impl ActivePolicy {
     fn load(
         config: &Arc<PolicyConfig>,
-        verifiers: &Verifiers,
+        (verifiers, geoip): (&Verifiers, &Arc<Geoip>),
         previous: Option<&ActivePolicy>,
     ) -> Result<ActivePolicy, Vec<String>> {
         let mut problems = Vec::new();
@@ -94,6 +96,7 @@ impl ActivePolicy {
         match problems.is_empty() {
             true => Ok(ActivePolicy {
                 passwords,
+                geoip: Arc::clone(geoip),
                 allow,
                 deny,
                 rate,
@@ -147,9 +150,15 @@ impl ActivePolicy {
         if let Some(after) = self.maintenance.as_ref().and_then(|switch| switch.closed_for(client.certain())) {
             return Err(Denied::Maintenance(after));
         }
-        let is_denied = |set: &AddressSet| client.address.is_some_and(|address| set.contains(address));
-        // An address that is not certain is on no list of those who may.
-        let is_allowed = |set: &AddressSet| client.certain().is_some_and(|address| set.contains(address));
+        // An address that is not certain is on no list of those who may, and in no country.
+        let located = Located { geoip: &self.geoip, address: client.certain() };
+        let is_from = |listed: &Option<Networks>| listed.as_ref().is_some_and(|one| located.is_in_any(&one.origins));
+        let is_denied = |set: &AddressSet| {
+            client.address.is_some_and(|address| set.contains(address)) || is_from(&self.config.deny)
+        };
+        let is_allowed = |set: &AddressSet| {
+            client.certain().is_some_and(|address| set.contains(address)) || is_from(&self.config.allow)
+        };
         if self.deny.as_ref().is_some_and(is_denied) || self.allow.as_ref().is_some_and(|set| !is_allowed(set)) {
             return Err(Denied::Address);
         }
@@ -229,11 +238,15 @@ impl Policies {
     ///
     /// # Errors
     /// Everything that is wrong, with file and line where there is one.
-    pub fn load(config: &Config, verifiers: &Verifiers, previous: Option<&Policies>) -> Result<Policies, Vec<String>> {
+    pub fn load(
+        config: &Config,
+        context: (&Verifiers, &Arc<Geoip>),
+        previous: Option<&Policies>,
+    ) -> Result<Policies, Vec<String>> {
         let (mut policies, mut problems) = (Policies::default(), Vec::new());
         for (name, policy) in &config.policies {
             let before = previous.and_then(|previous| previous.by_name.get(name)).map(Arc::as_ref);
-            match ActivePolicy::load(policy, verifiers, before) {
+            match ActivePolicy::load(policy, context, before) {
                 Ok(active) => _ = policies.by_name.insert(name.clone(), Arc::new(active)),
                 Err(found) => problems.extend(found),
             }

@@ -17,6 +17,7 @@ use wire::http::target::{canonical_authority, read_origin_form};
 use wire::http::{Method, RequestHead};
 
 use crate::addressed;
+use crate::geoip::Located;
 use crate::host_map::HostMap;
 use crate::route::{RouteTable, Routed, Sought, Values, build_location};
 
@@ -154,7 +155,8 @@ impl<'a> Site<'a> {
             return location.map_or(Response::Other, |location| Response::Redirect(None, 308, location));
         }
         let info = step.info();
-        let sought = Sought { head: &step.head, client: step.client, tls: info.as_ref(), subject: None };
+        let located = Located::default();
+        let sought = Sought { head: &step.head, client: step.client, tls: info.as_ref(), subject: None, located };
         let Routed::Found(route, params) = self.routes.find(&step.listener.name, sought) else {
             return Response::Other;
         };

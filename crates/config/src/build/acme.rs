@@ -171,6 +171,7 @@ fn mail_address(text: &str) -> Result<String, Fault> {
 
 /// Gives keystores that list no names those of the routes and tunnels that are served from them.
 pub(super) fn add_names(root: &Node, config: &mut Config, problems: &mut Collector) {
+    keeps_challenges_apart(root, config, problems);
     for entry in root.get("keystores").map(Node::entries).unwrap_or_default() {
         let Some(acme) = config.keystores.get(&entry.key).and_then(|keystore| keystore.acme.clone()) else { continue };
         let default = config.keystores.get(&entry.key).and_then(|keystore| keystore.default.clone());
@@ -193,6 +194,23 @@ pub(super) fn add_names(root: &Node, config: &mut Config, problems: &mut Collect
         }
         if let Some(keystore) = config.keystores.get_mut(&entry.key) {
             keystore.acme = Some(Arc::new(AcmeConfig { names, ..AcmeConfig::clone(&acme) }));
+        }
+    }
+}
+
+/// Notes listeners that offer the protocol of challenges themselves: where certificates are ordered it is ours, and a handshake with it is an authority's.
+fn keeps_challenges_apart(root: &Node, config: &Config, problems: &mut Collector) {
+    let listeners = root.get("listeners").map(Node::items).unwrap_or_default();
+    for tls in listeners.iter().filter_map(|listener| read::mapping(listener, "tls")) {
+        let keystore = read::text(tls, "keystore").and_then(|name| config.keystores.get(name));
+        if keystore.is_none_or(|keystore| keystore.acme.is_none()) {
+            continue;
+        }
+        let names = tls.get("names").map(Node::items).unwrap_or_default();
+        let lists = std::iter::once(tls).chain(names).filter_map(|node| node.get("alpn"));
+        for item in lists.flat_map(Node::one_or_many).filter(|item| item.text() == Some("acme-tls/1")) {
+            let what = "`acme-tls/1` is how authorities ask for proofs of names, which this listener gives itself: its keystore has `acme`";
+            problems.add(item.span, what, "remove it, or pass TLS through to the server that proves its own names");
         }
     }
 }

@@ -60,6 +60,7 @@ impl Build<'_> {
         conditions.client = self.parsed_list(node, "client", address::network);
         conditions.server_name = self.parsed_list(node, "server_name", address::host_pattern);
         conditions.ja4 = self.parsed_list(node, "ja4", ja4);
+        conditions.origins = self.origins(node);
         let certificate = node.get("certificate");
         conditions.certificate =
             certificate.map(|node| self.parsed_list(node, "san", subject_alternative_name)).unwrap_or_default();
@@ -67,6 +68,8 @@ impl Build<'_> {
             (node.get("client"), conditions.client.len()),
             (node.get("server_name"), conditions.server_name.len()),
             (node.get("ja4"), conditions.ja4.len()),
+            (node.get("country"), conditions.origins.countries.len()),
+            (node.get("asn"), conditions.origins.asns.len()),
             (certificate.and_then(|node| node.get("san")), conditions.certificate.len()),
         ];
         for (list, taken) in read {

@@ -32,7 +32,14 @@ pub(crate) fn build_key_server(
     problems: &mut Collector,
 ) -> (Option<KeyServerConfig>, Vec<Referenced>) {
     let base = sources.folder(root.span);
-    let mut build = Build { sources, machine, problems, referenced: Vec::new(), used: BTreeSet::new() };
+    let mut build = Build {
+        sources,
+        machine,
+        problems,
+        referenced: Vec::new(),
+        databases: Default::default(),
+        used: BTreeSet::new(),
+    };
     let mut bound = Bound::new();
     let listeners = build.key_server_listeners(root, &mut bound);
     let keys = build.key_sets(root);

@@ -8,8 +8,10 @@ use crate::model::{Escape, FieldValue, Template, TemplatePart, Variable};
 use crate::problem::{closest, listed, shown};
 
 /// Names of variables as they are written; what `NAME` stands for is free.
-const NAMES: [&str; 20] = [
+const NAMES: [&str; 22] = [
     "client.address",
+    "client.country",
+    "client.asn",
     "request.id",
     "method",
     "scheme",
@@ -123,6 +125,8 @@ pub(super) fn placeholder(name: &str, scope: Scope<'_>) -> Result<Placeholder, F
     }
     let variable = match name {
         "client.address" => Variable::ClientAddress,
+        "client.country" => Variable::ClientCountry,
+        "client.asn" => Variable::ClientAsn,
         "request.id" => Variable::RequestId,
         "method" => Variable::Method,
         "scheme" => Variable::Scheme,

@@ -125,8 +125,8 @@ impl Build<'_> {
             name: name.to_owned(),
             mode: setting(node, "mode"),
             when: self.policy_conditions(node),
-            allow: self.networks(node, "allow", "allow_file"),
-            deny: self.networks(node, "deny", "deny_file"),
+            allow: self.networks(node, ("allow", "allow_file"), true),
+            deny: self.networks(node, ("deny", "deny_file"), false),
             rate_limit: read::mapping(node, "rate_limit").and_then(|node| self.rate_limit(node)),
             concurrency_limit: read::mapping(node, "concurrency_limit").and_then(|node| self.concurrency_limit(node)),
             jwt: read::mapping(node, "jwt").and_then(|node| self.token_rule(node, verifiers)),
@@ -232,11 +232,11 @@ impl Build<'_> {
         })
     }
 
-    fn networks(&mut self, node: &Node, list: &str, file: &str) -> Option<Networks> {
+    fn networks(&mut self, node: &Node, (list, file): (&str, &str), is_allowed: bool) -> Option<Networks> {
         if node.entry(list).is_none() && node.entry(file).is_none() {
             return None;
         }
-        Some(Networks { listed: self.parsed_list(node, list, address::network), file: self.file(node, file) })
+        Some(Networks { file: self.file(node, file), ..self.clients(node, list, is_allowed) })
     }
 
     /// The policies that something names. `is_verified`: a token may have been verified before the first of them is asked.

@@ -83,6 +83,10 @@ pub(super) fn native_variable(variable: &str) -> Option<String> {
         "ssl_server_name" | "ssl_fc_sni" | "requested_server_name" => "tls.server_name",
         "ssl_protocol" | "ssl_fc_protocol" | "downstream_tls_version" => "tls.version",
         "ssl_cipher" | "ssl_fc_cipher" | "downstream_tls_cipher" => "tls.cipher",
+        "geoip_country_code" | "geoip2_country_code" | "geoip2_data_country_code" | "geoip2_data_country_iso_code" => {
+            "client.country"
+        }
+        "geoip_asnum" | "geoip2_asn" | "geoip2_data_asn" | "geoip2_data_autonomous_system_number" => "client.asn",
         "http_ssl_ja4" | "ssl_ja4" | "tls_ja4_fingerprint" => "tls.ja4",
         "ssl_client_s_dn" | "ssl_c_s_dn" | "downstream_peer_subject" => "certificate.subject",
         "ssl_client_i_dn" | "ssl_c_i_dn" | "downstream_peer_issuer" => "certificate.issuer",

@@ -2,7 +2,7 @@
 
 use ipnet::IpNet;
 
-use super::HostPattern;
+use super::{HostPattern, Origins};
 use crate::expression::Expression;
 
 /// Conditions, all of which must hold.
@@ -18,6 +18,8 @@ pub struct Conditions {
     pub server_name: Vec<HostPattern>,
     /// The client's JA4 fingerprint is one of these; empty for any, and for none.
     pub ja4: Vec<Ja4Pattern>,
+    /// The client is in one of these countries, and in one of these autonomous systems; empty for any.
+    pub origins: Origins,
 }
 
 impl Conditions {
@@ -28,8 +30,14 @@ impl Conditions {
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        let others =
-            [self.client.is_empty(), self.certificate.is_empty(), self.server_name.is_empty(), self.ja4.is_empty()];
+        let others = [
+            self.client.is_empty(),
+            self.certificate.is_empty(),
+            self.server_name.is_empty(),
+            self.ja4.is_empty(),
+            self.origins.countries.is_empty(),
+            self.origins.asns.is_empty(),
+        ];
         self.values.len() + others.into_iter().filter(|is_empty| !is_empty).count()
     }
 

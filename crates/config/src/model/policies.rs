@@ -6,7 +6,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use wire::http::Method;
 
-use super::Conditions;
+use super::{Conditions, Origins};
 
 pub use crate::shape::surface::{CertificateKey, PolicyMode};
 
@@ -168,13 +168,15 @@ pub struct Maintenance {
     pub except: Vec<IpNet>,
 }
 
-/// Addresses, written out and in a file.
+/// Addresses: written out, in a file, and by where they are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Networks {
     /// Written out.
     pub listed: Vec<IpNet>,
     /// One in each line.
     pub file: Option<PathBuf>,
+    /// Those of countries and autonomous systems.
+    pub origins: Origins,
 }
 
 /// A rate of requests, as the generic cell rate algorithm has it (ITU-T I.371, annex A).

@@ -58,6 +58,10 @@ pub enum Escape {
 pub enum Variable {
     /// `{client.address}`.
     ClientAddress,
+    /// `{client.country}`: its code.
+    ClientCountry,
+    /// `{client.asn}`: the number of its autonomous system.
+    ClientAsn,
     /// `{request.id}`.
     RequestId,
     /// `{method}`.

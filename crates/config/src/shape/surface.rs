@@ -5,6 +5,7 @@
 mod acme;
 mod contracts;
 mod datagrams;
+mod geoip;
 mod graphql;
 mod key_servers;
 pub(crate) mod key_server;
@@ -33,6 +34,7 @@ pub(crate) use upstreams::{RETRIES, UPSTREAM, UPSTREAM_EJECTION};
 use acme::*;
 use contracts::*;
 use datagrams::*;
+use geoip::*;
 use graphql::*;
 use key_servers::*;
 use listeners::*;
@@ -119,6 +121,7 @@ pub(crate) static OBJECTS: &[&Object] = &[
     &DENY_TOKENS,
     &ALLOW_ADDRESSES,
     &HOST_RULE,
+    &GEOIP,
     &FORWARDING,
     &ADMIN,
     &LOG,
@@ -215,6 +218,12 @@ pub(crate) static ROOT: Object = object(
             Shape::Table("HOST", &Shape::Object(&HOST_RULE)),
             "(none)",
             "Settings of a host (`www.example.com`, `*.example.com`) that apply to all its routes.",
+        ),
+        optional(
+            "geoip",
+            Shape::Object(&GEOIP),
+            "(none)",
+            "Databases that say where clients are, for `when`, for `allow` and `deny` of policies and for variables.",
         ),
         optional(
             "trusted_proxies",

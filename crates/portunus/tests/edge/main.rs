@@ -12,6 +12,7 @@ mod clock;
 mod drain;
 mod faults;
 mod fingerprints;
+mod geoip;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod includes;

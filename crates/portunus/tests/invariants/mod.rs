@@ -6,6 +6,7 @@
 
 pub mod access_log;
 pub mod config;
+pub mod mmdb;
 pub mod question;
 pub mod imports;
 pub mod route;
@@ -17,13 +18,14 @@ pub mod token;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Targets replayed together.
-pub const ALL: [Target; 6] = [
+pub const ALL: [Target; 7] = [
     ("routes_json", routes_json::check),
     ("route", route::check),
     ("token", token::check),
     ("sticky", sticky::check),
     ("access_log", access_log::check),
     ("question", question::check),
+    ("mmdb", mmdb::check),
 ];
 
 /// Imports, whose grammars have words of their own.

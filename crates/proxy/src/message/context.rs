@@ -9,6 +9,7 @@ use crate::auth::Subject;
 use crate::client::RequestClient;
 use crate::connection::Conn;
 use crate::generation::Generation;
+use crate::geoip::Located;
 use crate::message::forwarding::{Facts, is_reported_secure, remove_unbelieved};
 use crate::message::ledger::Ledger;
 use crate::message::rejection::Rejection;
@@ -83,7 +84,12 @@ impl<'a> Context<'a> {
         'a: 'h,
     {
         let tls = self.conn.tls.as_ref().filter(|_| !self.is_relayed).map(|tls| &tls.info);
-        Sought { head, client: self.client.address, tls, subject: None }
+        Sought { head, client: self.client.address, tls, subject: None, located: self.located() }
+    }
+
+    /// Where its client is.
+    pub fn located(&self) -> Located<'a> {
+        Located { geoip: &self.generation.geoip, address: self.client.certain() }
     }
 
     /// What policies look at. `route`: the name of the request's route.
@@ -119,6 +125,7 @@ impl<'a> Context<'a> {
             validates_messages: false,
             certificate: self.conn.tls.as_ref().and_then(|tls| tls.info.peer.as_deref()),
             tls: self.conn.tls.as_ref().map(|tls| &tls.info),
+            located: self.located(),
         }
     }
 }

@@ -18,6 +18,7 @@ use wire::short_text::ShortText;
 use crate::auth::base64url::encode_base64;
 use crate::client::RequestClient;
 use crate::field_fate::rewrites;
+use crate::geoip::Located;
 use crate::message::date;
 use crate::policies::Policies;
 use crate::route::{Noted, Params, Sought, Values};
@@ -43,6 +44,8 @@ pub struct Facts<'a> {
     pub validates_messages: bool,
     /// TLS of the connection.
     pub tls: Option<&'a tls::Info>,
+    /// Where the client is.
+    pub located: Located<'a>,
 }
 
 impl<'a> Facts<'a> {
@@ -54,7 +57,8 @@ impl<'a> Facts<'a> {
         noted: Noted<'a>,
         forwarding: &Forwarding,
     ) -> Values<'a> {
-        let sought = Sought { head, client: self.client.address, tls: self.tls, subject: Some(noted.subject) };
+        let (client, located) = (self.client.address, self.located);
+        let sought = Sought { head, client, tls: self.tls, subject: Some(noted.subject), located };
         let is_secure = self.secure || is_reported_secure(head, self, forwarding);
         Values { sought, params, request_id: noted.request_id, is_secure }
     }

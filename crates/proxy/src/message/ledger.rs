@@ -12,6 +12,7 @@ use wire::http::{RequestHead, Version};
 
 use crate::auth::Subject;
 use crate::connection::Conn;
+use crate::geoip::Located;
 use crate::message::contract_note::ContractNote;
 use crate::message::dry_run::DryRun;
 use crate::message::rejection::Rejection;
@@ -30,6 +31,8 @@ pub struct Ledger {
     pub request_id: [u8; 32],
     /// The client that trusted proxies name; else it is the connection's.
     pub client: Option<IpAddr>,
+    /// Who that is, is not certain.
+    pub is_doubtful: bool,
     /// An id that a trusted peer gave.
     pub given_id: Option<Box<[u8]>>,
     /// The route taken.
@@ -88,6 +91,7 @@ impl Ledger {
             started_at: Instant::now(),
             request_id: random_id(),
             client: None,
+            is_doubtful: false,
             given_id: None,
             route: None,
             group: None,
@@ -171,8 +175,11 @@ impl Ledger {
     fn close(&self, head: &RequestHead, conn: &Conn, worker: &Worker) {
         let client = self.client.or(conn.client.map(|client| client.ip().to_canonical()));
         let tls = conn.tls.as_ref().map(|tls| &tls.info);
+        let generation = worker.pin();
         let added = self.added.as_deref().map(|added| {
-            let sought = Sought { head, client, tls, subject: Some(&self.subject) };
+            let address = client.filter(|_| !self.is_doubtful);
+            let located = Located { geoip: &generation.geoip, address };
+            let sought = Sought { head, client, tls, subject: Some(&self.subject), located };
             let Added { fields, params, is_secure } = added;
             AddedValues { fields, values: Values { sought, params, request_id: self.id(), is_secure: *is_secure } }
         });

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 
 use config::{
-    Comparison, Conditions, Expression, HostPattern, Ja4Pattern, Relation, Share, ValueCondition, ValueMatch, ValueOf,
+    Comparison, Conditions, Expression, HostPattern, Ja4Pattern, Origins, Relation, Share, ValueCondition, ValueMatch,
+    ValueOf,
 };
 use ipnet::IpNet;
 use wire::http::RequestHead;
@@ -12,6 +13,7 @@ use wire::http::percent;
 
 use crate::auth::Subject;
 use crate::client;
+use crate::geoip::Located;
 
 /// What routes look at: the head of a request, and where it comes from.
 #[derive(Debug, Clone, Copy)]
@@ -24,12 +26,14 @@ pub struct Sought<'a> {
     pub tls: Option<&'a tls::Info>,
     /// Who it was verified to come from; none before policies were asked.
     pub subject: Option<&'a Subject>,
+    /// Where its client is.
+    pub located: Located<'a>,
 }
 
 impl<'a> From<&'a RequestHead> for Sought<'a> {
     /// From nobody in particular, in the clear.
     fn from(head: &'a RequestHead) -> Sought<'a> {
-        Sought { head, client: None, tls: None, subject: None }
+        Sought { head, client: None, tls: None, subject: None, located: Located::default() }
     }
 }
 
@@ -40,6 +44,7 @@ pub(crate) fn hold(conditions: &Conditions, sought: &Sought<'_>) -> bool {
         && (conditions.server_name.is_empty() || has_server_name(&conditions.server_name, sought.tls))
         && (conditions.certificate.is_empty() || has_certificate(&conditions.certificate, sought.tls))
         && (conditions.ja4.is_empty() || has_fingerprint(&conditions.ja4, sought.tls))
+        && is_from(&conditions.origins, &sought.located)
 }
 
 /// The first condition that does not hold, in words.
@@ -65,6 +70,10 @@ pub(super) fn unmet(conditions: &Conditions, sought: &Sought<'_>) -> Option<Stri
     }
     if !conditions.certificate.is_empty() && !has_certificate(&conditions.certificate, sought.tls) {
         return Some(format!("no client certificate with {}", list(conditions.certificate.clone())));
+    }
+    if !is_from(&conditions.origins, &sought.located) {
+        let wanted = list(conditions.origins.texts().collect());
+        return Some(format!("where the client is, as `geoip` has it, is not {wanted}"));
     }
     if !conditions.ja4.is_empty() && !has_fingerprint(&conditions.ja4, sought.tls) {
         let wanted = list(conditions.ja4.iter().map(|pattern| pattern.text.clone()).collect());
@@ -181,6 +190,12 @@ fn has_certificate(names: &[String], tls: Option<&tls::Info>) -> bool {
     })
 }
 
+/// Where each is named, the country and the autonomous system are among them.
+fn is_from(origins: &Origins, located: &Located<'_>) -> bool {
+    (origins.countries.is_empty() || origins.countries.contains(&located.country()))
+        && (origins.asns.is_empty() || origins.asns.contains(&located.asn()))
+}
+
 fn has_fingerprint(patterns: &[Ja4Pattern], tls: Option<&tls::Info>) -> bool {
     let Some(fingerprint) = tls.and_then(|tls| tls.fingerprint.as_deref()) else { return false };
     patterns.iter().any(|pattern| pattern.matches(fingerprint.as_str()))
@@ -236,6 +251,8 @@ pub(super) fn exactness(conditions: &Conditions) -> (usize, u64) {
         conditions.server_name.iter().map(of_name).min(),
         conditions.certificate.iter().map(of_san).min(),
         conditions.ja4.iter().map(of_fingerprint).min(),
+        conditions.origins.countries.first().map(|_| EXACT),
+        conditions.origins.asns.first().map(|_| EXACT),
     ];
     (conditions.len(), values + others.into_iter().flatten().sum::<u64>())
 }
@@ -249,8 +266,12 @@ pub(super) fn exclude(one: &Conditions, other: &Conditions, comparison: &mut Com
     let (ones, others) = (&one.ja4, &other.ja4);
     let apart_by_fingerprint =
         !ones.is_empty() && !others.is_empty() && ones.iter().all(|one| others.iter().all(|other| one.excludes(other)));
+    let (from, from_others) = (&one.origins, &other.origins);
+    let apart_by_origin =
+        no_common(&from.countries, &from_others.countries) || no_common(&from.asns, &from_others.asns);
     let (ones, others) = (&one.server_name, &other.server_name);
     apart_by_fingerprint
+        || apart_by_origin
         || all_apart(&one.client, &other.client)
         || (!ones.is_empty()
             && !others.is_empty()
@@ -259,6 +280,11 @@ pub(super) fn exclude(one: &Conditions, other: &Conditions, comparison: &mut Com
             let same = |second: &&ValueCondition| (second.of, &second.name) == (first.of, &first.name);
             other.values.iter().filter(same).any(|second| values_exclude(first, second, comparison))
         })
+}
+
+/// Whether two lists, neither of them empty, have nothing in common.
+fn no_common<T: PartialEq>(ones: &[T], others: &[T]) -> bool {
+    !ones.is_empty() && !others.is_empty() && ones.iter().all(|one| !others.contains(one))
 }
 
 fn values_exclude(one: &ValueCondition, other: &ValueCondition, comparison: &mut Comparison) -> bool {

@@ -98,6 +98,14 @@ impl<'a> Values<'a> {
                 let address = ShortText::of_address(self.sought.client.map(|address: IpAddr| address.to_canonical()));
                 return write_value(address.as_bytes(), escape, out);
             }
+            Variable::ClientCountry => match self.sought.located.country() {
+                Some(country) => return write_value(country.as_str().as_bytes(), escape, out),
+                None => return,
+            },
+            Variable::ClientAsn => match self.sought.located.asn() {
+                Some(asn) => asn.to_string().into_bytes().into(),
+                None => return,
+            },
             Variable::RequestId => self.request_id.into(),
             Variable::Method => head.method.as_str().as_bytes().into(),
             Variable::Scheme => Cow::Borrowed(if self.is_secure { b"https" } else { b"http" }),

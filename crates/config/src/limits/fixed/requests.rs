@@ -12,6 +12,13 @@ pub(super) const REQUESTS: &[FixedBound] = &[
         "Then 502; login pages are smaller, and redirects have none.",
     ),
     bound(
+        "proxy/src/geoip.rs",
+        "MAX_DATABASE_BYTES",
+        "A database of addresses (`geoip`)",
+        "512MiB",
+        "Read whole; those of cities have 60 to 150 MB.",
+    ),
+    bound(
         "proxy/src/auth/hashing.rs",
         "MAX_WAITING",
         "Passwords that wait to be compared, in the process",

@@ -55,6 +55,18 @@ pub(in crate::shape) static WHEN: Object = object(
             "Server name of the TLS handshake (SNI).",
         ),
         optional(
+            "country",
+            Shape::OneOrMany(&Shape::Text("two capital letters such as `DE`, or `unknown`")),
+            "(any)",
+            "Country of the client, by `geoip.country`. `unknown`: the database does not say, or who the client is is not certain.",
+        ),
+        optional(
+            "asn",
+            Shape::OneOrMany(&Shape::Either(&[Shape::Int(1, 4_294_967_295), Shape::Choice(&["unknown"])])),
+            "(any)",
+            "Autonomous system of the client, by `geoip.asn`.",
+        ),
+        optional(
             "ja4",
             Shape::OneOrMany(&Shape::Text(
                 "a JA4 fingerprint such as `t13d1516h2_8daaf6152771_e5627efa2ab1`, `*` for a part such as `t13d1516h2_*_e5627efa2ab1`",

@@ -45,9 +45,9 @@ pub(in crate::shape) static POLICY: Object = object(
         ),
         optional(
             "allow",
-            Shape::OneOrMany(&Shape::Text("an address or network such as `10.0.0.0/8`")),
+            Shape::OneOrMany(&Shape::Text("an address or network such as `10.0.0.0/8`, `country:DE` or `asn:64500`")),
             "(everybody)",
-            "Clients that may pass; others are rejected with 403.",
+            "Clients that may pass; others are rejected with 403. Countries and autonomous systems are those of `geoip`; of whom it knows nothing is in none of them.",
         ),
         optional(
             "allow_file",
@@ -57,9 +57,9 @@ pub(in crate::shape) static POLICY: Object = object(
         ),
         optional(
             "deny",
-            Shape::OneOrMany(&Shape::Text("an address or network such as `192.0.2.0/24`")),
+            Shape::OneOrMany(&Shape::Text("an address or network such as `192.0.2.0/24`, `country:DE` or `asn:64500`")),
             "(nobody)",
-            "Clients that are rejected with 403, even if `allow` names them.",
+            "Clients that are rejected with 403, even if `allow` names them. `country:unknown` and `asn:unknown` are those of whom `geoip` knows nothing.",
         ),
         optional(
             "deny_file",

@@ -4,6 +4,7 @@ use wire::client_hello::ClientHello;
 use wire::ja4::Ja4;
 
 use super::{ask, check, compile};
+use crate::geoip::Located;
 use crate::route::{RouteTable, Routed, Sought};
 
 #[test]
@@ -500,8 +501,9 @@ fn conditions_on_query_cookies_and_the_client() {
         let route = RouteConfig { when: when.clone(), ..base.clone() };
         let table = RouteTable::compile_routes(&["web"], &[route]).unwrap();
         let head = super::head(&format!("GET h {target} cookie=a=b;plan=pro")).unwrap();
-        let sought =
-            Sought { head: &head, client: Some("::ffff:192.0.2.7".parse().unwrap()), tls: Some(&tls), subject: None };
+        let client = Some("::ffff:192.0.2.7".parse().unwrap());
+        let located = Located::default();
+        let sought = Sought { head: &head, client, tls: Some(&tls), subject: None, located };
         assert_eq!(matches!(table.find("web", sought), Routed::Found(..)), suits, "{when:?} {target}");
         // From nobody, in the clear: what is said of client and TLS does not hold.
         let is_found = matches!(table.find("web", &head), Routed::Found(..));
