@@ -186,9 +186,14 @@ impl Conflicts {
         let (first, second) = if first.index < second.index { (first, second) } else { (second, first) };
         if self.pairs.insert((first.index, second.index)) {
             let (first, second) = (&first.config, &second.config);
+            // Only of expressions a path that both match is not plain to see.
+            let fix = if shared.is_empty() {
+                "give one of them another path, method or field value, or remove it"
+            } else {
+                "have one leave the paths of the other out (`except`), or give it another method or condition"
+            };
             self.texts.push(format!(
-                "{}: route `{}` ({}) and route `{}` ({}, at {}) match the same requests on {host}{shared}; give one of them another path, \
-                 method or field value, or remove it",
+                "{}: route `{}` ({}) and route `{}` ({}, at {}) match the same requests on {host}{shared}; {fix}",
                 second.place, second.name, second.path.text, first.name, first.path.text, first.place,
             ));
         }

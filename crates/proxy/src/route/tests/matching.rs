@@ -408,6 +408,7 @@ fn an_expression_within_another_goes_before_it() {
     );
     let problems = compile(&["* * ~/a.*", "* * ~/.*z"]).unwrap_err();
     assert!(problems[0].contains("match the same requests on any host, for example `/az`"), "{problems:?}");
+    assert!(problems[0].contains("have one leave the paths of the other out (`except`)"), "{problems:?}");
     assert!(compile(&["GET * ~/a.*", "POST * ~/.*z"]).is_ok());
     assert!(compile(&["* * ~/a.* x=1", "* * ~/.*z x=2"]).is_ok());
     assert!(compile(&["* * ~/a.* x=1", "* * ~/.*z"]).is_err());
