@@ -15,7 +15,7 @@ import urllib.parse
 
 from proxies import Configured, keystores
 from rows import row
-from stage import HERE, Failed, Process, folder, free_port, python, run, tool, until_connectable
+from stage import HERE, Failed, Process, folder, free_port, python, run, tool, until, until_connectable
 
 
 class App:
@@ -156,10 +156,17 @@ def sign_in(edge, app):
     expect("a forged cookie upstream", before, len(app.seen))
 
 
+def state(process):
+    """As ps shows it."""
+    with open(f"/proc/{process.child.pid}/stat", encoding="utf-8") as file:
+        return file.read().rpartition(")")[2].split()[0]
+
+
 def hang(edge, app, proxy):
     before = len(app.seen)
     proxy.signal(signal.SIGSTOP)
     try:
+        until(lambda: state(proxy) == "T", "it does not stop")
         expect("while it hangs", (503, 503), (ask(edge, "/private")[0], ask(edge, "/api/x")[0]))
         expect("others while it hangs", 200, ask(edge, "/open")[0])
     finally:
