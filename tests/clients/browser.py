@@ -138,6 +138,49 @@ SCENARIOS = {
       check(length === "8000", `${length} bytes of cookies`);
       await Promise.all([...Array(100).keys()].map((n) => image(`/tile?with-cookies=${n}`)));
     }""",
+    # TOKEN: the dashboard of the admin side, as an operator uses it.
+    "dashboard": """async (token) => {
+      const at = (id) => document.getElementById(id);
+      const until = async (what, fact) => {
+        for (let tries = 0; tries < 400; tries++) {
+          if (fact()) return;
+          await new Promise((resolve) => setTimeout(resolve, 50));
+        }
+        throw new Error("in vain: " + what);
+      };
+      const violations = [];
+      document.addEventListener("securitypolicyviolation", (event) => violations.push(event.violatedDirective));
+      await until("asks for the token", () => !at("login").hidden);
+      at("token").value = token;
+      at("login").requestSubmit();
+      await until("ready", () => at("state").textContent === "ready" && at("login").hidden);
+      const rows = (id) => [...document.querySelectorAll(`#${id} tbody tr`)];
+      await until("the tables", () => ["servers", "listeners", "certificates", "routes"].every((id) => rows(id)[0]?.cells.length > 1));
+      check(document.querySelectorAll("#tiles .tile polyline").length === 3, "charts");
+      const state = () => rows("servers")[0].cells[2]?.textContent;
+      const click = () => rows("servers")[0].querySelector("button").click();
+      check(state() === "up", state());
+      click();
+      await until("drained", () => state() === "drained");
+      check(rows("servers")[0].querySelector("button").textContent === "Use again", "the button");
+      click();
+      await until("up again", () => state() === "up");
+      at("filter").value = "no such thing";
+      at("filter").dispatchEvent(new Event("input"));
+      check(["servers", "routes"].every((id) => rows(id).length === 1 && rows(id)[0].textContent === "nothing fits the filter"), "filtered");
+      at("filter").value = "";
+      at("filter").dispatchEvent(new Event("input"));
+      check(state() === "up", "not filtered");
+      at("reload").click();
+      await until("reloaded", () => at("about").textContent.includes("configuration 2"));
+      check(violations.length === 0, "the page breaks its own policy: " + violations);
+      const script = document.createElement("script");
+      try { script.textContent = "window.broken = true"; document.body.append(script); } catch { }
+      try { document.body.append(Object.assign(new Image(), { src: "https://example.com/x.png" })); } catch { }
+      await until("the policy", () => violations.length > 0);
+      check(window.broken === undefined, "an inline script ran");
+      check(document.documentElement.scrollWidth <= innerWidth, "wider than the window");
+    }""",
     # Forms, fetch with keepalive, a page that is left while it loads, and hints ahead of the answer.
     "page": """async () => {
       const frame = document.createElement("iframe");
@@ -269,7 +312,8 @@ async def drive(session, port, scenario, url, numbers):
     async with session.ws_connect(address, max_msg_size=0) as socket:
         page = Page(socket)
         await page.call("Page.enable")
-        answer = await page.call("Page.navigate", url=url + "/echo?typed=a b|c")
+        path = "/dashboard" if scenario == "dashboard" else "/echo?typed=a b|c"
+        answer = await page.call("Page.navigate", url=url + path)
         if "errorText" in answer:
             sys.exit(f"the page did not load: {answer['errorText']}")
         await page.event("Page.loadEventFired")

@@ -44,7 +44,11 @@ def direct(servers, **_):
     return Edge("direct", server.https, server.http, server.http)
 
 
-def portunus(servers, protocol="http1", tls=False, proxy_protocol=False, trusted=None):
+# What the admin listener of a site asks for that has one.
+ADMIN_TOKEN = "a-token-of-tests-alone"
+
+
+def portunus(servers, protocol="http1", tls=False, proxy_protocol=False, trusted=None, admin=False):
     place = folder("portunus")
     listening = {"bind": "127.0.0.1:0"}
     if proxy_protocol:
@@ -70,16 +74,21 @@ def portunus(servers, protocol="http1", tls=False, proxy_protocol=False, trusted
     }
     if trusted:
         config["trusted_proxies"] = trusted
+    if admin:
+        config["admin"] = {"bind": "127.0.0.1:0", "token": {"env": "ADMIN_TOKEN"}}
     path = os.path.join(place, "portunus.yaml")
     with open(path, "w", encoding="utf-8") as file:
         json.dump(config, file)
-    process = Process(Settings.portunus, "run", path)
+    process = Process(Settings.portunus, "run", path, env={"ADMIN_TOKEN": ADMIN_TOKEN, "PORTUNUS_CONTROL": "none"})
     ports = {}
     for name in ("https", "http"):
         line = process.wait_for(f'"listening","listener":"{name}"')
         ports[name] = int(re.search(r'"address":"127\.0\.0\.1:(\d+)"', line).group(1))
     edge = Edge("portunus", ports["https"], ports["http"], ports["http"], process)
     edge.access_log = os.path.join(place, "access.log")
+    if admin:
+        line = process.wait_for('"admin listening"')
+        edge.admin = int(re.search(r'"address":"127\.0\.0\.1:(\d+)"', line).group(1))
     return edge
 
 

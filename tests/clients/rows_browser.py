@@ -2,7 +2,7 @@
 
 import json
 
-from proxies import start
+from proxies import ADMIN_TOKEN, start
 from rows import row
 from rows_http import Web, url
 from stage import HERE, Failed, Settings, ca, python, run, until
@@ -29,6 +29,13 @@ browser_row("upload", (200,), (2000,), seconds=8)
 browser_row("urls")
 browser_row("cookies")
 browser_row("page")
+
+
+@row(ways=("portunus",), needs=("go", "python", "chromium"), seconds=8)
+def dashboard_chromium(way):
+    """The dashboard of the admin side: token, tables, a drained server, a reload, its content security policy."""
+    with Web() as web, start(way, [web], admin=True) as edge:
+        run(*python(f"{HERE}/browser.py", "dashboard", f"http://127.0.0.1:{edge.admin}", json.dumps(ADMIN_TOKEN)), seconds=60)
 
 
 def opened_on_streams(edge, count):

@@ -34,6 +34,22 @@ pub enum Command {
     Reload(command::reload::ReloadCommand),
     /// Have a running server start the program again and hand over its sockets to it, and wait until that serves
     Upgrade(command::upgrade::UpgradeCommand),
+    /// Say how a running server stands
+    Status(command::show::ShowCommand),
+    /// Show a running server's traffic, servers and rejections, once a second
+    Top(command::show::TopCommand),
+    /// List the certificates that a running server serves, those that expire first at the top
+    Certificates(command::show::ShowCommand),
+    /// Count a running server's connections, by listener and client
+    Connections(command::show::ShowCommand),
+    /// Keep new requests from an upstream server, until a restart
+    Drain(command::operate::DrainCommand),
+    /// Give an upstream server another share of the load, until a restart
+    Weight(command::operate::WeightCommand),
+    /// Answer requests 503 by a policy with `maintenance`, until a restart
+    Maintenance(command::operate::MaintenanceCommand),
+    /// Have a running server log more, or less, for a while
+    LogLevel(command::operate::LogLevelCommand),
     /// Check FILE and everything it names; report every problem at once, and warn of what is probably not meant
     Check {
         /// Configuration file (YAML)
@@ -144,7 +160,15 @@ fn is_brief(command: &Command) -> bool {
         Command::ValidateServer(command) => command.is_brief(),
         Command::Demo(command) => command.is_brief(),
         Command::KeyServer(command) => command.is_brief(),
-        Command::Check { .. }
+        Command::Status(_)
+        | Command::Top(_)
+        | Command::Certificates(_)
+        | Command::Connections(_)
+        | Command::Drain(_)
+        | Command::Weight(_)
+        | Command::Maintenance(_)
+        | Command::LogLevel(_)
+        | Command::Check { .. }
         | Command::Diff(_)
         | Command::Explain(_)
         | Command::Keystore(_)
@@ -166,6 +190,14 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Run { file, options } => command::run::run(&file, options),
         Command::Reload(command) => command::reload::run(&command),
         Command::Upgrade(command) => command::upgrade::run(&command),
+        Command::Status(command) => command::show::status(&command),
+        Command::Top(command) => command::show::top(&command),
+        Command::Certificates(command) => command::show::certificates(&command),
+        Command::Connections(command) => command::show::connections(&command),
+        Command::Drain(command) => command::operate::drain(&command),
+        Command::Weight(command) => command::operate::weigh(&command),
+        Command::Maintenance(command) => command::operate::maintain(&command),
+        Command::LogLevel(command) => command::operate::log_level(&command),
         Command::Keystore(command) => command::keystore::run(command),
         Command::Routing(command) => command::routing::run(command),
         Command::Contract(command) => command::contract::run(command),

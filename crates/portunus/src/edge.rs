@@ -1,19 +1,22 @@
 //! The edge as a process: what is started before it serves, and how the supervisor runs it.
 
+mod changes;
+mod views;
+
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use config::{AdminConfig, Config, Reloaded};
 use net::Inherited;
 use proxy::background::{documents, key_sets, switches, upkeep};
 use proxy::passport::self_test;
 use proxy::server::{Server, Source, State};
-use telemetry::{Diagnostics, Reporter};
+use telemetry::{Diagnostics, Reporter, Snapshot};
 use tokio::task::AbortHandle;
 
-use crate::admin::{AdminState, ReloadRequest};
+use crate::admin::{AdminState, Change, Operable, Refusal, ReloadRequest, View};
 use crate::supervisor::{self, Belongings, Origin, Plan, Reload, Role, Watched};
 
 /// How long the last log lines may take.
@@ -25,6 +28,9 @@ pub struct Edge {
     reporter: Arc<Reporter>,
     /// The task that orders certificates.
     orders: OnceLock<AbortHandle>,
+    /// Those of the last reload; none if it became active.
+    problems: Mutex<Vec<String>>,
+    began: Instant,
 }
 
 /// Runs an edge until it is told to end. `observe` is called once when it serves, and what it gives is kept until the end.
@@ -56,7 +62,7 @@ impl Edge {
         let reporter = Reporter::start(&config.log, config.workers);
         let reporter = reporter.map_err(|error| vec![format!("access log: {error}")])?;
         let server = Server::prepare(config, source, Arc::clone(&reporter), descriptors, (inherited, state))?;
-        Ok(Edge { server, reporter, orders: OnceLock::new() })
+        Ok(Edge { server, reporter, orders: OnceLock::new(), problems: Mutex::default(), began: Instant::now() })
     }
 
     /// The active configuration.
@@ -107,11 +113,14 @@ impl Role for Edge {
     }
 
     fn reload(&self, what: Reload) -> Result<Option<Reloaded>, Vec<String>> {
-        match what {
+        let outcome = match what {
             Reload::All => self.server.reload().map(Some),
             Reload::IfChanged => self.server.reload_if_changed(),
             Reload::Named => self.server.reload_keystores().map(Some),
-        }
+        };
+        let problems = outcome.as_ref().err().cloned().unwrap_or_default();
+        *self.problems.lock().unwrap_or_else(PoisonError::into_inner) = problems;
+        outcome
     }
 
     fn watched(&self, configuration: Option<&Path>) -> Watched {
@@ -124,6 +133,7 @@ impl Role for Edge {
 
     fn supervise(&self) {
         self.server.replace_dead_workers();
+        telemetry::end_level();
     }
 
     fn reopen_logs(&self) {
@@ -144,6 +154,7 @@ impl Role for Edge {
             config_json: Box::new(move || for_config.config().effective.to_string()),
             reload,
             upgrade: None,
+            api: Some(Arc::clone(self) as Arc<dyn Operable>),
             ready: Box::new(move || for_ready.server.ready()),
             extra: vec![
                 ("/shadow", Box::new(move || for_shadows.reporter.shadows_json())),
@@ -173,6 +184,20 @@ impl Role for Edge {
         let left = self.server.stop();
         self.end_log();
         left
+    }
+}
+
+impl Operable for Edge {
+    fn view(&self, view: View) -> serde_json::Value {
+        self.show(view)
+    }
+
+    fn totals(&self) -> Snapshot {
+        self.reporter.snapshot()
+    }
+
+    fn change(&self, change: &Change) -> Result<serde_json::Value, Refusal> {
+        self.apply(change)
     }
 }
 

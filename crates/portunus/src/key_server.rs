@@ -122,6 +122,7 @@ impl Role for KeyServer {
             config_json: Box::new(move || for_config.0.config().effective.to_string()),
             reload,
             upgrade: None,
+            api: None,
             ready: Box::new(move || for_ready.0.ready().map_err(str::to_owned)),
             extra: vec![("/keys", Box::new(move || for_keys.0.keys_json()))],
         }

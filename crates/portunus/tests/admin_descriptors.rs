@@ -20,6 +20,7 @@ fn metrics_are_served_without_a_free_descriptor() {
         config_json: Box::new(String::new),
         reload: Box::new(|| Err(Vec::new())),
         upgrade: None,
+        api: None,
         ready: Box::new(|| Ok(())),
         extra: Vec::new(),
     };

@@ -31,8 +31,14 @@ fn the_page_is_what_the_program_does() {
     logs(&mut page);
     reasons(&mut page);
     metrics(&mut page);
-    page.push_str("\n## Admin pages\n\nOn the address of `admin`. `GET /` lists those that the role has.\n\n| method | path | |\n|---|---|---|\n");
+    page.push_str("\n## Admin pages\n\nOn the [admin socket, and on the address of `admin`](admin.md), which describes `/api/v1/`. `GET /` lists those that the role has.\n\n| method | path | |\n|---|---|---|\n");
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/admin.md");
+    let guide = fs::read_to_string(guide).unwrap();
     for (method, path, about) in portunus::admin::PAGES {
+        if path.starts_with("/api/") {
+            assert!(guide.contains(path), "docs/admin.md does not describe {path}");
+            continue;
+        }
         writeln!(page, "| {method} | `{path}` | {about} |").unwrap();
     }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/observability.md");

@@ -49,6 +49,17 @@ impl Admission {
         self.total.load(Ordering::Relaxed)
     }
 
+    /// How many clients have connections open, and those with the most, at most so many.
+    pub fn clients(&self, most: usize) -> (usize, Vec<(IpAddr, usize)>) {
+        // Copied at once, sorted afterwards: whoever accepts waits for the lock.
+        let copy = |clients: &HashMap<IpAddr, usize>| clients.iter().map(|(client, open)| (*client, *open)).collect();
+        let mut all: Vec<(IpAddr, usize)> = copy(&self.clients.lock().unwrap_or_else(PoisonError::into_inner));
+        let count = all.len();
+        all.sort_unstable_by(|(one, fewer), (other, more)| (more, one).cmp(&(fewer, other)));
+        all.truncate(most);
+        (count, all)
+    }
+
     /// Counts a connection in; none if this client has `per_client` already.
     pub fn admit(self: &Arc<Self>, peer: Option<SocketAddr>, per_client: usize) -> Option<Counted> {
         self.total.fetch_add(1, Ordering::Relaxed);

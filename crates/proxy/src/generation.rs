@@ -547,7 +547,14 @@ fn build_groups(
             continue;
         }
         match Group::new(upstream) {
-            Ok(group) => _ = groups.insert(name.clone(), Arc::new(group)),
+            Ok(group) => {
+                // What operators say of a server is not of the configuration, and outlives a change of it.
+                previous
+                    .and_then(|previous| previous.group(name))
+                    .iter()
+                    .for_each(|before| group.go_on_with(before.operated()));
+                groups.insert(name.clone(), Arc::new(group));
+            }
             Err(problem) => problems.push(format!("upstream {name}: {problem}")),
         }
     }

@@ -311,6 +311,15 @@ impl Policies {
         self.by_name.values().filter_map(|policy| policy.maintenance.clone()).collect()
     }
 
+    /// The switches of policies, with the names of these.
+    pub fn named_switches(&self) -> Vec<(&str, Switch)> {
+        let switch = |policy: &'_ Arc<ActivePolicy>| policy.maintenance.clone();
+        let named = self.by_name.iter().filter_map(|(name, policy)| Some((name.as_ref(), switch(policy)?)));
+        let mut named: Vec<(&str, Switch)> = named.collect();
+        named.sort_unstable_by_key(|(name, _)| *name);
+        named
+    }
+
     /// Those of the listener and the host of a request, whatever its route.
     pub fn around(&self, listener: &str, head: &RequestHead) -> impl Iterator<Item = &Arc<ActivePolicy>> {
         let lists = [self.listeners.get(listener), self.hosts.find(head.host())];

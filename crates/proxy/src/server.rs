@@ -149,6 +149,10 @@ impl Server {
         state.sticky_key.into_iter().for_each(sticky::resume_key);
         let generation = Generation::build(Arc::clone(&config), None).map_err(|error| error.problems)?;
         state::resume(&generation, &state.servers);
+        let switches = generation.policies.named_switches();
+        let ordered = switches.iter().filter(|(name, _)| state.maintenance.iter().any(|known| known == name));
+        ordered.for_each(|(_, switch)| switch.order(true));
+        drop(switches);
         report_stores(&generation, &reporter);
         reporter.generation(generation.number);
         reporter.validation_memory().allow(config.limits.max_validation_memory_bytes);
@@ -213,10 +217,14 @@ impl Server {
         let inner = self.unless_reloading().ok_or_else(under_way)?;
         let tcp = inner.bound.iter().flat_map(|(place, bound)| bound.pass(&place.key()));
         let udp = inner.udp_bound.iter().flat_map(|(place, bound)| bound.pass(&place.key()));
-        let servers = state::servers(&self.shared.generation.load());
+        let generation = self.shared.generation.load();
+        let servers = state::servers(&generation);
+        let switches = generation.policies.named_switches();
+        let ordered = switches.iter().filter(|(_, switch)| switch.is_ordered());
+        let maintenance = ordered.map(|(name, _)| (*name).to_owned()).collect();
         Ok((
             tcp.chain(udp).collect(),
-            State { tickets: Some(self.tickets.secrets()), sticky_key: sticky::key_to_pass(), servers },
+            State { tickets: Some(self.tickets.secrets()), sticky_key: sticky::key_to_pass(), servers, maintenance },
         ))
     }
 

@@ -4,8 +4,8 @@
 //! they are text, else JSON lines. A panic becomes one event.
 
 use std::io::{self, IsTerminal, Write};
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
 
 use tracing_subscriber::Registry;
 use tracing_subscriber::filter::EnvFilter;
@@ -14,6 +14,7 @@ use tracing_subscriber::prelude::*;
 use tracing_subscriber::reload::Handle;
 
 use super::queue::Queue;
+use super::shared::lock;
 use super::target::Target;
 use super::writer;
 
@@ -37,6 +38,7 @@ impl Diagnostics {
         writer::start("diagnostics", Target::Stderr, Arc::clone(&queue))?;
         subscriber.try_init().map_err(io::Error::other)?;
         let _ = LEVEL.set(handle);
+        level.clone_into(&mut lock(&LEVELS).configured);
         std::panic::set_hook(Box::new(|panic| {
             let place = panic.location().map(ToString::to_string);
             let payload = panic.payload();
@@ -57,11 +59,55 @@ impl Drop for Diagnostics {
 /// Where the level of the process is set.
 static LEVEL: OnceLock<Handle<EnvFilter, Registry>> = OnceLock::new();
 
-/// Sends events of another level from now on. Nothing happens where no diagnostics run.
+/// What the configuration says, and what an operator says for a while.
+#[derive(Debug)]
+struct Levels {
+    configured: String,
+    /// Until when.
+    other: Option<(String, Instant)>,
+}
+
+static LEVELS: Mutex<Levels> = Mutex::new(Levels { configured: String::new(), other: None });
+
+/// Sends events of another level from now on, or once the level ends that somebody set for a while. Nothing happens where no diagnostics run.
 ///
 /// # Errors
 /// There is no such level.
 pub fn set_level(level: &str) -> io::Result<()> {
+    filter(level)?;
+    let mut levels = lock(&LEVELS);
+    level.clone_into(&mut levels.configured);
+    if levels.other.is_some() { Ok(()) } else { apply(level) }
+}
+
+/// Sends events of another level for a while, whatever the configuration says. [`end_level`] ends it.
+///
+/// # Errors
+/// There is no such level.
+pub fn set_level_for(level: &str, lasts: Duration) -> io::Result<()> {
+    filter(level)?;
+    let mut levels = lock(&LEVELS);
+    levels.other = Some((level.to_owned(), Instant::now() + lasts));
+    apply(level)
+}
+
+/// Goes back to the level of the configuration once the time of another one is over. To be called now and then.
+pub fn end_level() {
+    let mut levels = lock(&LEVELS);
+    if levels.other.take_if(|(_, until)| *until <= Instant::now()).is_some() {
+        // It was a level before.
+        let _ = apply(&levels.configured);
+        tracing::warn!(log_level = levels.configured, "the log level is that of the configuration again");
+    }
+}
+
+/// The level that events are sent of.
+pub fn level() -> String {
+    let levels = lock(&LEVELS);
+    levels.other.as_ref().map_or(&levels.configured, |(level, _)| level).clone()
+}
+
+fn apply(level: &str) -> io::Result<()> {
     let filter = filter(level)?;
     match LEVEL.get() {
         Some(handle) => handle.reload(filter).map_err(io::Error::other),

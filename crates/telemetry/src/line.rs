@@ -192,7 +192,7 @@ pub fn version_name(version: tls::ProtocolVersion) -> &'static str {
 }
 
 /// The name of a key type in logs and metrics.
-pub(super) fn key_type_name(key_type: Option<tls::KeyType>) -> &'static str {
+pub fn key_type_name(key_type: Option<tls::KeyType>) -> &'static str {
     match key_type {
         Some(tls::KeyType::Ecdsa) => "ECDSA",
         Some(tls::KeyType::Rsa) => "RSA",

@@ -21,6 +21,7 @@ use super::queue::Queue;
 use super::shadow;
 use super::shared::{Shared, lock, published};
 use super::slow::CertificateExpiry;
+use super::snapshot::Snapshot;
 use super::summary::{self, Sample};
 use super::target::{Opened, Target};
 use super::upstreams::Views;
@@ -157,6 +158,11 @@ impl Reporter {
             Exposition::OpenMetrics => text,
             Exposition::Text => exposition::to_text(&text),
         }
+    }
+
+    /// Totals at this moment.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::take(&self.shared)
     }
 
     /// The heaviest client addresses as JSON, by bytes since they were first noticed, or by bytes per second of late.

@@ -15,6 +15,8 @@ use config::{Endpoint, Secret};
 use keystore::Password;
 use tls::crypto::digest::constant_time_eq;
 
+use super::dashboard;
+
 /// The scheme of RFC 6750, with the space behind it.
 const BEARER: &[u8] = b"Bearer ";
 
@@ -32,8 +34,8 @@ pub(super) struct Admission {
     token: Option<Password>,
 }
 
-/// Asked without a token: checks of health have none, and the page of the dashboard, which is the same everywhere, asks for it.
-const OPEN: [&str; 3] = ["/healthz", "/readyz", "/dashboard"];
+/// Asked without a token: checks of health have none. Nor does a browser that asks for the dashboard, which then asks for it.
+const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 
 /// Shortest and longest token, bytes.
 const TOKEN_BYTES: std::ops::RangeInclusive<usize> = 16..=512;
@@ -74,7 +76,7 @@ impl Admission {
             let may = self.may_change() || method.is_safe() || path == "/reload";
             return if may { Ok(()) } else { Err((StatusCode::FORBIDDEN, READ_ONLY)) };
         };
-        if OPEN.contains(&path) && method.is_safe() {
+        if (OPEN.contains(&path) || dashboard::has(path)) && method.is_safe() {
             return Ok(());
         }
         let mut values = headers.get_all(AUTHORIZATION).iter();
@@ -227,13 +229,15 @@ mod tests {
         let unix = Admission::new(&Endpoint::Unix("/run/x".into()), &[], None);
         let (open, closed) = (tcp(None), tcp(token()));
         let right = &["Bearer 0123456789abcdef"][..];
-        let rows: [(&Admission, &str, &str, &[&str], u16); 17] = [
+        let rows: [(&Admission, &str, &str, &[&str], u16); 19] = [
             (&unix, "POST", "/api/v1/servers", &[], 200),
             (&open, "GET", "/api/v1/status", &[], 200),
             (&open, "POST", "/api/v1/servers", &[], 403),
             (&open, "DELETE", "/config", &[], 403),
             (&open, "POST", "/reload", &[], 200),
             (&closed, "GET", "/healthz", &[], 200),
+            (&closed, "GET", "/dashboard", &[], 200),
+            (&closed, "GET", "/dashboard/", &[], 401),
             (&closed, "POST", "/healthz", &[], 401),
             (&closed, "GET", "/metrics", &[], 401),
             (&closed, "POST", "/reload", &[], 401),

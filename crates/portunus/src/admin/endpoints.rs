@@ -12,10 +12,11 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use telemetry::Exposition;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 
 use super::admit::Admission;
-use super::{AdminState, JsonSource};
+use super::api::{Refusal, View};
+use super::{AdminState, JsonSource, api, dashboard, events};
 
 const JSON: &str = "application/json";
 
@@ -33,13 +34,17 @@ const NO_UPGRADE: &str = "an upgrade is asked for on the Unix socket of the serv
 /// What the pages share.
 struct Pages {
     state: AdminState,
+    /// Whoever gets this far may change things.
+    may_change: bool,
+    /// Streams of events that may still begin.
+    streams: Arc<Semaphore>,
     /// Reloads run one after the other.
     reloading: Mutex<()>,
 }
 
 pub(super) fn router(mut state: AdminState, admission: Admission) -> Router {
     let extra = std::mem::take(&mut state.extra);
-    let index = index(&extra);
+    let index = index(&extra, state.api.is_some());
     let mut router = Router::new()
         .route("/", get(async || index))
         .route("/metrics", get(metrics))
@@ -53,7 +58,21 @@ pub(super) fn router(mut state: AdminState, admission: Admission) -> Router {
         let source = Arc::new(source);
         router = router.route(path, get(async move || json(source())));
     }
-    let pages = Arc::new(Pages { state, reloading: Mutex::new(()) });
+    if state.api.is_some() {
+        for (name, view) in View::ALL {
+            let show = async move |State(pages): State<Arc<Pages>>| shown(pages, view).await;
+            router = router.route(&format!("/api/v1/{name}"), get(show));
+        }
+        for name in api::CHANGES {
+            let change =
+                async move |State(pages): State<Arc<Pages>>, request: Request| changed(pages, name, request).await;
+            router = router.route(&format!("/api/v1/{name}"), post(change));
+        }
+        router = router.route("/api/v1/reload", post(reload)).route("/api/v1/events", get(stream));
+        router = dashboard::add(router);
+    }
+    let (may_change, streams) = (admission.may_change(), Arc::new(Semaphore::new(MAX_STREAMS)));
+    let pages = Arc::new(Pages { state, may_change, streams, reloading: Mutex::new(()) });
     router.with_state(pages).layer(middleware::from_fn_with_state(Arc::new(admission), admit))
 }
 
@@ -69,17 +88,37 @@ pub const PAGES: &[(&str, &str, &str)] = &[
     ("GET", "/keys", "key server: its keys and who may use them"),
     ("POST", "/reload", "load the configuration again; 422 with every problem if it is rejected"),
     ("POST", "/upgrade", "start the program again and hand over to it; 422 if it does not serve. Only on Unix sockets"),
+    ("GET", "/dashboard", "all of `/api/v1/` for people with a browser"),
+    ("GET", "/api/v1/status", "how the process stands: readiness, generation, last reload, totals"),
+    ("GET", "/api/v1/listeners", "listeners with addresses, connections, requests, bytes"),
+    ("GET", "/api/v1/routes", "routes with what they match and do, and requests by class of status"),
+    ("GET", "/api/v1/upstreams", "upstreams and their servers with state, weight, load"),
+    ("GET", "/api/v1/certificates", "certificates by days left"),
+    ("GET", "/api/v1/connections", "open connections by listener and client"),
+    ("GET", "/api/v1/rejections", "what was rejected or failed, by reason, with meaning and remedy"),
+    ("GET", "/api/v1/events", "server-sent events: all of that once a second, with rates"),
+    ("POST", "/api/v1/reload", "as `/reload`"),
+    ("POST", "/api/v1/drain", "keep new requests from a server, or no longer"),
+    ("POST", "/api/v1/weight", "give a server another share of the load"),
+    ("POST", "/api/v1/maintenance", "switch a policy with `maintenance`"),
+    ("POST", "/api/v1/log-level", "another log level for a while"),
 ];
 
 /// Paths that a role has or has not.
 const OF_ONE_ROLE: [&str; 3] = ["/shadow", "/started", "/keys"];
 
-fn index(extra: &[(&'static str, JsonSource)]) -> String {
+/// Streams of events at once.
+const MAX_STREAMS: usize = 8;
+
+fn index(extra: &[(&'static str, JsonSource)], has_api: bool) -> String {
     let mut text = String::from("Portunus, admin side\n\n");
-    let is_there = |path: &str| !OF_ONE_ROLE.contains(&path) || extra.iter().any(|(other, _)| *other == path);
+    let is_there = |path: &str| match path.starts_with("/api/") || path == "/dashboard" {
+        true => has_api,
+        false => !OF_ONE_ROLE.contains(&path) || extra.iter().any(|(other, _)| *other == path),
+    };
     for (method, path, about) in PAGES.iter().filter(|(_, path, _)| is_there(path)) {
         let about = about.replace('`', "");
-        text.extend([format!("{method:<4} {path:<9} {about}\n")]);
+        text.extend([format!("{method:<4} {path:<20} {about}\n")]);
     }
     text
 }
@@ -97,7 +136,8 @@ async fn admit(State(admission): State<Arc<Admission>>, request: Request, next: 
         Err((status, reason)) => (status, format!("{reason}\n")).into_response(),
     };
     for (name, value) in RESPONSE_FIELDS {
-        response.headers_mut().insert(name, HeaderValue::from_static(value));
+        // The dashboard has a policy of its own, since it has a script.
+        response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
     response
 }
@@ -123,6 +163,69 @@ async fn clients(State(pages): State<Arc<Pages>>, RawQuery(query): RawQuery) -> 
     match &pages.state.clients {
         Some(clients) => json(clients(query.as_deref() == Some("by=rate"))),
         None => (StatusCode::NOT_FOUND, "this server keeps no client table\n").into_response(),
+    }
+}
+
+/// Runs what may wait for a lock off this thread, so that others are served meanwhile.
+async fn aside<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> Result<T, Response> {
+    tokio::task::spawn_blocking(run).await.map_err(|_| {
+        let text = "a defect of the program; the diagnostic log has it";
+        problems(StatusCode::INTERNAL_SERVER_ERROR, &[text.to_owned()])
+    })
+}
+
+fn problems(status: StatusCode, problems: &[String]) -> Response {
+    let body = serde_json::json!({ "problems": problems });
+    (status, [(CONTENT_TYPE, JSON)], format!("{body}\n")).into_response()
+}
+
+async fn shown(pages: Arc<Pages>, view: View) -> Response {
+    let Some(role) = pages.state.api.clone() else { return StatusCode::NOT_FOUND.into_response() };
+    match aside(move || role.view(view)).await {
+        Ok(mut value) => {
+            if let (View::Status, Some(members)) = (view, value.as_object_mut()) {
+                members.insert("may_change".to_owned(), pages.may_change.into());
+            }
+            json(format!("{value}\n"))
+        }
+        Err(response) => response,
+    }
+}
+
+async fn changed(pages: Arc<Pages>, name: &'static str, request: Request) -> Response {
+    let Some(role) = pages.state.api.clone() else { return StatusCode::NOT_FOUND.into_response() };
+    let kind = request.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
+    if !kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case(JSON)) {
+        let text = format!("the body must be JSON: send `Content-Type: {JSON}`");
+        return problems(StatusCode::UNSUPPORTED_MEDIA_TYPE, &[text]);
+    }
+    let Ok(body) = axum::body::to_bytes(request.into_body(), api::MAX_BODY_BYTES).await else {
+        let text = format!("the body is cut, or longer than {} bytes", api::MAX_BODY_BYTES);
+        return problems(StatusCode::PAYLOAD_TOO_LARGE, &[text]);
+    };
+    let change = match api::read_change(name, &body) {
+        Ok(change) => change,
+        Err(problem) => return problems(StatusCode::BAD_REQUEST, &[problem]),
+    };
+    match aside(move || role.change(&change)).await {
+        Ok(Ok(value)) => json(format!("{value}\n")),
+        Ok(Err(Refusal::Unknown(problem))) => problems(StatusCode::NOT_FOUND, &[problem]),
+        Ok(Err(Refusal::Invalid(problem))) => problems(StatusCode::BAD_REQUEST, &[problem]),
+        Err(response) => response,
+    }
+}
+
+async fn stream(State(pages): State<Arc<Pages>>) -> Response {
+    let Some(role) = pages.state.api.clone() else { return StatusCode::NOT_FOUND.into_response() };
+    match Arc::clone(&pages.streams).try_acquire_owned() {
+        Ok(place) => {
+            let body = axum::body::Body::new(events::begin(role, pages.may_change, place));
+            ([(CONTENT_TYPE, "text/event-stream")], body).into_response()
+        }
+        Err(_) => {
+            let text = format!("{MAX_STREAMS} streams are open already");
+            problems(StatusCode::SERVICE_UNAVAILABLE, &[text])
+        }
     }
 }
 

@@ -7,14 +7,19 @@
 //! Absent on purpose: users and passwords. Who may connect to a Unix socket is the kernel's to say (mode 0600); over TCP there may be one token.
 
 mod endpoints;
+mod events;
+mod api;
 mod admit;
+mod dashboard;
 mod listen;
 pub mod place;
 
+pub use api::{Change, Operable, Refusal, View};
 pub use endpoints::PAGES;
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use config::Reloaded;
@@ -46,6 +51,8 @@ pub struct AdminState {
     pub reload: ReloadRequest,
     /// Has another process take over; none where that cannot be. Only asked on Unix sockets, whose mode says who may.
     pub upgrade: Option<UpgradeRequest>,
+    /// What the API shows and changes; none for a role that has none.
+    pub api: Option<Arc<dyn Operable>>,
     /// Whether traffic is served; else why not.
     pub ready: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
     /// Further pages of JSON by path, e.g. `/upstreams`.

@@ -2,7 +2,7 @@
 //!
 //! Speaks HTTP to a Unix socket. Owns no outcome: that is the server's.
 
-use std::io::{self, Read as _, Write};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -27,12 +27,78 @@ pub struct Control {
 }
 
 impl Control {
+    fn socket(&self) -> PathBuf {
+        self.control.clone().unwrap_or_else(place::to_ask)
+    }
+
+    /// What the API shows.
+    ///
+    /// # Errors
+    /// It cannot be asked, or has no such view; says what to do.
+    pub fn view(&self, name: &str) -> Result<Value, String> {
+        self.call("GET", name, None)
+    }
+
+    /// Has the API change something; gives what is so now.
+    ///
+    /// # Errors
+    /// It cannot be asked, or nothing was changed; says why.
+    pub fn change(&self, name: &str, body: &Value) -> Result<Value, String> {
+        self.call("POST", name, Some(body))
+    }
+
+    fn call(&self, method: &str, name: &str, body: Option<&Value>) -> Result<Value, String> {
+        let socket = self.socket();
+        let (status, text) = UnixStream::connect(&socket)
+            .and_then(|stream| stream.set_read_timeout(Some(TIMEOUT)).map(|()| stream))
+            .and_then(|stream| exchange(stream, method, &format!("/api/v1/{name}"), body))
+            .map_err(|error| unreachable(&socket, &error))?;
+        if status == 404 && body.is_none() {
+            return Err(format!(
+                "the server at {} has no `{name}`: it is a key server, or of another version",
+                socket.display()
+            ));
+        }
+        let account: Value = serde_json::from_str(&text).map_err(|_| unreachable(&socket, &malformed()))?;
+        match status {
+            200 => Ok(account),
+            _ => Err(texts(&account, "problems").join("; ")),
+        }
+    }
+
+    /// The server's events, one JSON text each, to `take` until that says that it is enough or the server ends the stream.
+    ///
+    /// # Errors
+    /// It cannot be asked, or the connection broke.
+    pub fn events(&self, mut take: impl FnMut(Value) -> bool) -> Result<(), String> {
+        let socket = self.socket();
+        let explain = |error: io::Error| unreachable(&socket, &error);
+        let mut stream = UnixStream::connect(&socket).map_err(explain)?;
+        stream.set_read_timeout(Some(TIMEOUT)).map_err(explain)?;
+        // The form of HTTP that needs no chunks.
+        stream.write_all(b"GET /api/v1/events HTTP/1.0\r\nHost: localhost\r\n\r\n").map_err(explain)?;
+        let mut lines = BufReader::new(stream);
+        let mut line = String::new();
+        while (&mut lines).take(MAX_RESPONSE_BYTES).read_line(&mut line).map_err(explain)? > 0 {
+            if line.starts_with("HTTP/") && line.split(' ').nth(1) != Some("200") {
+                return Err(format!("the server at {} has no events: {}", socket.display(), line.trim_end()));
+            }
+            if let Some(data) = line.strip_prefix("data: ")
+                && !take(serde_json::from_str(data).map_err(|_| explain(malformed()))?)
+            {
+                return Ok(());
+            }
+            line.clear();
+        }
+        Ok(())
+    }
+
     /// Asks for something to be done; gives the server's account of it.
     ///
     /// # Errors
     /// It cannot be asked; says what to do.
     pub fn ask(&self, path: &str) -> Result<Value, String> {
-        let socket = self.control.clone().unwrap_or_else(place::to_ask);
+        let socket = self.socket();
         ask(&socket, path).map_err(|error| unreachable(&socket, &error))
     }
 }
@@ -60,7 +126,7 @@ pub fn texts(account: &Value, name: &str) -> Vec<String> {
 fn ask(control: &Path, path: &str) -> io::Result<Value> {
     let stream = UnixStream::connect(control)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
-    let (_, body) = exchange(stream, "POST", path)?;
+    let (_, body) = exchange(stream, "POST", path, None)?;
     serde_json::from_str(&body).map_err(|_| malformed())
 }
 
@@ -72,10 +138,10 @@ pub fn page(server: &str, path: &str) -> Result<Option<String>, String> {
     let asked = match server.parse::<SocketAddr>() {
         Ok(address) => TcpStream::connect_timeout(&address, TIMEOUT)
             .and_then(|stream| stream.set_read_timeout(Some(TIMEOUT)).map(|()| stream))
-            .and_then(|stream| exchange(stream, "GET", path)),
+            .and_then(|stream| exchange(stream, "GET", path, None)),
         Err(_) => UnixStream::connect(server)
             .and_then(|stream| stream.set_read_timeout(Some(TIMEOUT)).map(|()| stream))
-            .and_then(|stream| exchange(stream, "GET", path)),
+            .and_then(|stream| exchange(stream, "GET", path, None)),
     };
     let asked = asked.map_err(|error| {
         format!("cannot ask the server at {server}: {error}; name its admin socket (`run --control`) or its `admin` listener with --admin")
@@ -91,9 +157,20 @@ fn malformed() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "it does not speak as a server of ours does")
 }
 
-/// Sends a request without a body; status and body of the response.
-fn exchange(mut stream: impl io::Read + Write, method: &str, path: &str) -> io::Result<(u16, String)> {
-    write!(stream, "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")?;
+/// Sends a request; status and body of the response.
+fn exchange(
+    mut stream: impl io::Read + Write,
+    method: &str,
+    path: &str,
+    body: Option<&Value>,
+) -> io::Result<(u16, String)> {
+    let body = body.map(Value::to_string).unwrap_or_default();
+    let kind = if body.is_empty() { "" } else { "Content-Type: application/json\r\n" };
+    let length = body.len();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\n{kind}Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    )?;
     let mut response = String::new();
     stream.take(MAX_RESPONSE_BYTES).read_to_string(&mut response)?;
     let (head, body) = response.split_once("\r\n\r\n").ok_or_else(malformed)?;

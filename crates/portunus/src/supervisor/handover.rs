@@ -194,6 +194,10 @@ fn give(channel: &Channel, sockets: &[Passed], state: State, until: Instant) -> 
     for some in state.servers.chunks(SERVERS_PER_MESSAGE) {
         say(&Message::Servers(some.to_vec()), &[])?;
     }
+    // Left out where there is none: programs before this one do not know it.
+    for some in state.maintenance.chunks(SERVERS_PER_MESSAGE) {
+        say(&Message::Maintenance(some.to_vec()), &[])?;
+    }
     say(&Message::End, &[])
 }
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use net::inherited::{Kind, Passed};
 use proxy::server::ServerState;
-use proxy::upstream::Health;
+use proxy::upstream::{Health, Operated};
 use serde_json::{Value, json};
 use tls::TicketSecrets;
 
@@ -29,6 +29,8 @@ pub enum Message {
     StickyKey([u8; 32]),
     /// Upstream servers and how they fare.
     Servers(Vec<ServerState>),
+    /// Policies whose maintenance an operator has switched on.
+    Maintenance(Vec<String>),
     /// That was all.
     End,
     /// The new process has loaded everything and could serve.
@@ -55,6 +57,7 @@ impl std::fmt::Debug for Message {
             Message::Go => "Go",
             Message::Serving => "Serving",
             Message::Failed(_) => "Failed",
+            Message::Maintenance(_) => "Maintenance",
         })
     }
 }
@@ -115,6 +118,7 @@ fn server_to_json(server: &ServerState) -> Value {
     json!({
         "upstream": server.upstream, "authority": server.authority, "server": server.server, "healthy": healthy,
         "silent": silent, "failures": failures, "ejections": ejections, "ejected_ms": ejected_ms,
+        "drained": server.operated.drained, "weight": server.operated.weight,
     })
 }
 
@@ -133,6 +137,11 @@ fn server_of_json(value: &Value) -> Option<ServerState> {
             ejections: u32::try_from(number("ejections")?).ok()?,
             ejected_ms: number("ejected_ms")?,
         },
+        // Processes before these were there say nothing of them.
+        operated: Operated {
+            drained: flag("drained").unwrap_or(false),
+            weight: number("weight").and_then(|weight| u32::try_from(weight).ok()),
+        },
     })
 }
 
@@ -147,6 +156,7 @@ impl Message {
             Message::Tickets(secrets) => lettered(b'T', secrets.bytes()),
             Message::StickyKey(key) => lettered(b'K', key),
             Message::Servers(servers) => list(b'U', servers.iter().map(server_to_json).collect()),
+            Message::Maintenance(policies) => list(b'M', policies.iter().map(|policy| json!(policy)).collect()),
             Message::End => vec![b'E'],
             Message::Ready => vec![b'R'],
             Message::Go => vec![b'G'],
@@ -180,6 +190,10 @@ impl Message {
             (b'U', _) => {
                 let servers = list()?.iter().map(server_of_json).collect::<Option<_>>();
                 servers.map(Message::Servers).ok_or_else(malformed)
+            }
+            (b'M', _) => {
+                let policies = list()?.iter().map(|policy| policy.as_str().map(str::to_owned)).collect::<Option<_>>();
+                policies.map(Message::Maintenance).ok_or_else(malformed)
             }
             (b'E', []) => Ok(Message::End),
             (b'R', []) => Ok(Message::Ready),
@@ -231,6 +245,7 @@ mod tests {
             authority: "a.example:80".to_owned(),
             server: "10.0.0.1:80".to_owned(),
             health: health(),
+            operated: Operated { drained: true, weight: Some(7) },
         };
         let rows = [
             Message::Hello,
@@ -239,6 +254,7 @@ mod tests {
             Message::Tickets(TicketSecrets::new(vec![1, 2, 3])),
             Message::StickyKey([7; 32]),
             Message::Servers(vec![server]),
+            Message::Maintenance(vec!["planned".to_owned()]),
             Message::End,
             Message::Ready,
             Message::Go,

@@ -21,6 +21,7 @@ mod limits;
 mod listener_limits;
 mod material;
 mod names;
+mod operate;
 mod reload;
 mod shutdown;
 mod sockets;

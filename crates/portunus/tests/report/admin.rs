@@ -45,6 +45,7 @@ fn start_with(config: AdminConfig) -> std::io::Result<Fixture> {
             generation => Ok(Reloaded { generation, waiting: Vec::new() }),
         }),
         upgrade: None,
+        api: None,
         ready: Box::new(move || match counted.load(Ordering::SeqCst) {
             0 => Err("not listening yet".into()),
             _ => Ok(()),

@@ -1,4 +1,4 @@
-//! A switch for maintenance: closed while a file exists. Requests read one flag; who looks for the file is a task of the main thread
+//! A switch for maintenance: closed while a file exists, or an operator says so. Requests read two flags; who looks for the file is a task of the main thread
 //! (`background/switches.rs`).
 
 use std::io::ErrorKind;
@@ -20,7 +20,10 @@ pub struct Switch(Arc<Parts>);
 struct Parts {
     config: Maintenance,
     except: Option<AddressSet>,
+    /// The file is there.
     is_closed: AtomicBool,
+    /// An operator has closed it, whatever there is of files.
+    is_ordered: AtomicBool,
 }
 
 impl Switch {
@@ -31,7 +34,23 @@ impl Switch {
         let except = except.and_then(|list| AddressSet::of(list, None).ok());
         let was_closed = || previous.is_some_and(|previous| previous.0.is_closed.load(Ordering::Relaxed));
         let is_closed = AtomicBool::new(is_there(&config.file).unwrap_or_else(was_closed));
-        Switch(Arc::new(Parts { config: config.clone(), except, is_closed }))
+        let is_ordered = AtomicBool::new(previous.is_some_and(Switch::is_ordered));
+        Switch(Arc::new(Parts { config: config.clone(), except, is_closed, is_ordered }))
+    }
+
+    /// Whether an operator has closed it.
+    pub fn is_ordered(&self) -> bool {
+        self.0.is_ordered.load(Ordering::Relaxed)
+    }
+
+    /// Closes it by order of an operator, or takes that back.
+    pub fn order(&self, is_closed: bool) {
+        self.0.is_ordered.store(is_closed, Ordering::Relaxed);
+    }
+
+    /// Whether it is closed, by whatever.
+    pub fn is_closed(&self) -> bool {
+        self.0.is_closed.load(Ordering::Relaxed) || self.is_ordered()
     }
 
     /// The file that closes it.
@@ -48,7 +67,7 @@ impl Switch {
     /// Whether this client has to come again later, and when. `client`: its address, if it is certain.
     pub(super) fn closed_for(&self, client: Option<IpAddr>) -> Option<Duration> {
         let parts = &*self.0;
-        if !parts.is_closed.load(Ordering::Relaxed) {
+        if !self.is_closed() {
             return None;
         }
         let is_excepted = parts.except.as_ref().is_some_and(|set| client.is_some_and(|client| set.contains(client)));

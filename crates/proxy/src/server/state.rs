@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tls::TicketSecrets;
 
 use crate::generation::Generation;
-use crate::upstream::{Found, Group, Health, Records, Server};
+use crate::upstream::{Found, Group, Health, Operated, Records, Server};
 
 /// What another process goes on with.
 #[derive(Default)]
@@ -18,6 +18,8 @@ pub struct State {
     pub sticky_key: Option<[u8; 32]>,
     /// Upstream servers of which something is known.
     pub servers: Vec<ServerState>,
+    /// Policies whose maintenance an operator has switched on.
+    pub maintenance: Vec<String>,
 }
 
 impl std::fmt::Debug for State {
@@ -37,6 +39,8 @@ pub struct ServerState {
     pub server: String,
     /// How it fares.
     pub health: Health,
+    /// What an operator says of it.
+    pub operated: Operated,
 }
 
 /// The servers of a generation.
@@ -47,6 +51,7 @@ pub(super) fn servers(generation: &Generation) -> Vec<ServerState> {
             authority: server.authority.to_string(),
             server: server.name.to_string(),
             health: server.health(),
+            operated: server.operated(),
         };
         group.members().servers.iter().map(state).collect::<Vec<_>>()
     };
@@ -58,6 +63,8 @@ pub(super) fn servers(generation: &Generation) -> Vec<ServerState> {
 pub(super) fn resume(generation: &Generation, servers: &[ServerState]) {
     for group in generation.all_groups() {
         let known: Vec<&ServerState> = servers.iter().filter(|known| known.upstream == group.config.name).collect();
+        let operated = known.iter().filter(|known| known.operated != Operated::default());
+        group.go_on_with(operated.map(|known| (known.server.clone(), known.operated)));
         for name in group.names() {
             // What SRV records say of priorities and weights is asked for again.
             let Records::Addresses(port) = name.records else { continue };

@@ -205,7 +205,8 @@ impl Tier {
 impl Schedule {
     /// Spreads servers of these ranks, and goes on after so many choices in each of them and in its part in the own zone.
     pub fn new(servers: &[Arc<Server>], ranks: &[Rank], config: &UpstreamConfig, turns: &[[usize; 2]]) -> Schedule {
-        let weights: Box<[u32]> = ranks.iter().map(|rank| rank.weight).collect();
+        let weight = |(rank, server): (&Rank, &Arc<Server>)| server.operated().weight.unwrap_or(rank.weight);
+        let weights: Box<[u32]> = ranks.iter().zip(servers).map(weight).collect();
         let mut order: Vec<_> = ranks.iter().map(|rank| rank.tier).collect();
         order.sort_unstable();
         order.dedup();
@@ -284,6 +285,7 @@ impl Schedule {
                 Standing::Ejected => !server.is_silent() || rule.tries_anyway,
                 Standing::OnTrial => server.begin_trial(),
                 Standing::Unhealthy => rule.tries_anyway,
+                Standing::Drained => false,
             })
         };
         let left =
@@ -331,7 +333,8 @@ impl Schedule {
         Some(chosen)
     }
 
-    fn weight(&self, index: usize) -> u64 {
+    /// What a server gets of the load, relative to the others.
+    pub fn weight(&self, index: usize) -> u64 {
         self.weights.get(index).map_or(1, |weight| u64::from(*weight))
     }
 

@@ -136,6 +136,17 @@ impl Members {
         Some(Members { servers, ranks, schedule })
     }
 
+    /// The same servers, with the weights that operators give them now.
+    pub(super) fn weighed_anew(&self, config: &UpstreamConfig) -> Members {
+        let (servers, ranks) = (self.servers.clone(), self.ranks.clone());
+        Members { schedule: Schedule::new(&servers, &ranks, config, &self.schedule.turns()), servers, ranks }
+    }
+
+    /// What the server of this index gets of the load, relative to the others.
+    pub fn weight(&self, index: usize) -> u64 {
+        self.schedule.weight(index)
+    }
+
     /// Marks the servers that `next` has not: their connections end with what is under way on them.
     pub(super) fn leave_behind(&self, next: &Members) {
         let has_left = |server: &&Arc<Server>| !next.servers.iter().any(|other| Arc::ptr_eq(server, other));

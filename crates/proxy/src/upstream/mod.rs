@@ -24,10 +24,11 @@ pub use mirrored::{MirrorOutcome, Mirrored};
 pub use pool::{
     Awaited, Binding, BoundTo, Opening, Pools, STREAMS_PER_CONNECTION, SharedConnection, StreamSlot, Traffic,
 };
-pub use server::{Health, PoolId, Server, ServerId};
+pub use server::{Health, Operated, PoolId, Server, ServerId, Standing};
 pub use shares::Places;
 pub use sticky::Sticky;
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -77,6 +78,8 @@ pub struct Group {
     retry_credit: AtomicI64,
     /// What became of copies of requests.
     pub mirrored: Mirrored,
+    /// What operators say of servers, by their labels, also of those that are no members at the moment. Held while the members are replaced.
+    operated: Mutex<BTreeMap<String, Operated>>,
 }
 
 impl Group {
@@ -146,6 +149,7 @@ impl Group {
             shares: Shares::default(),
             retry_credit: AtomicI64::new(RETRY_RESERVE * 100),
             mirrored: Mirrored::default(),
+            operated: Mutex::default(),
             is_dynamic,
             is_plain_on_unix: false,
         }
@@ -229,17 +233,64 @@ impl Group {
     /// Notes that a name server was asked; with what it found, these are the servers of that name from now on. Requests under way are not touched.
     /// True if that changes anything. To be called by one task only.
     pub fn note_resolved(&self, name: &Name, found: Option<&[Found]>) -> bool {
+        let operated = self.operated.lock().unwrap_or_else(PoisonError::into_inner);
         let members = self.members.load();
         let next = found.and_then(|found| members.with_found(&self.config, name.origin, found));
         let is_new = next.is_some();
         if let Some(next) = next {
             members.leave_behind(&next);
-            self.members.store(Arc::new(next));
+            self.members.store(Arc::new(self.with_operated(next, &operated)));
         }
+        drop(operated);
         name.set_asked();
         self.changed.notify_waiters();
         self.note_up();
         is_new
+    }
+
+    /// Members of whom it counts what operators say.
+    fn with_operated(&self, members: Members, operated: &BTreeMap<String, Operated>) -> Members {
+        if operated.is_empty() {
+            return members;
+        }
+        let said = |server: &Arc<Server>| operated.get(&*server.name).copied().unwrap_or_default();
+        members.servers.iter().for_each(|server| server.set_operated(said(server)));
+        members.weighed_anew(&self.config)
+    }
+
+    /// Changes what operators say of the servers with this label; gives those servers.
+    pub fn operate(&self, label: &str, change: impl Fn(&mut Operated)) -> Vec<Arc<Server>> {
+        let mut all = self.operated.lock().unwrap_or_else(PoisonError::into_inner);
+        let members = self.members.load_full();
+        let found: Vec<Arc<Server>> = members.servers.iter().filter(|server| *server.name == *label).cloned().collect();
+        let Some(first) = found.first() else { return found };
+        let mut operated = first.operated();
+        change(&mut operated);
+        found.iter().for_each(|server| server.set_operated(operated));
+        match operated == Operated::default() {
+            true => _ = all.remove(label),
+            false => _ = all.insert(label.to_owned(), operated),
+        }
+        self.members.store(Arc::new(members.weighed_anew(&self.config)));
+        drop(all);
+        self.note_up();
+        found
+    }
+
+    /// What operators say of servers.
+    pub fn operated(&self) -> Vec<(String, Operated)> {
+        let all = self.operated.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().map(|(label, operated)| (label.clone(), *operated)).collect()
+    }
+
+    /// Goes on with what operators say of servers, as an earlier generation or process had it.
+    pub fn go_on_with(&self, known: impl IntoIterator<Item = (String, Operated)>) {
+        let mut all = self.operated.lock().unwrap_or_else(PoisonError::into_inner);
+        all.extend(known);
+        if !all.is_empty() {
+            let members = self.members.load().weighed_anew(&self.config);
+            self.members.store(Arc::new(self.with_operated(members, &all)));
+        }
     }
 
     /// TLS towards its servers, if any.

@@ -33,6 +33,17 @@ pub enum Standing {
     Ejected,
     /// It fails its active checks.
     Unhealthy,
+    /// An operator keeps requests from it.
+    Drained,
+}
+
+/// What an operator says of a server, over what its configuration says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Operated {
+    /// It gets no new requests.
+    pub drained: bool,
+    /// Its share of the load; none for that of the configuration.
+    pub weight: Option<u32>,
 }
 
 /// How a server fares, for another process to go on with.
@@ -80,6 +91,9 @@ pub struct Server {
     ejected_until_ms: AtomicU64,
     /// When it came back, on the clock of ejections; 0: it was there from the beginning.
     back_since_ms: AtomicU64,
+    is_drained: AtomicBool,
+    /// The weight that an operator gave it; 0 for none.
+    weight: AtomicU32,
 }
 
 /// The share of its load that a server takes at the beginning of its slow start, of 1024.
@@ -126,7 +140,23 @@ impl Server {
             ejections: AtomicU32::new(0),
             ejected_until_ms: AtomicU64::new(0),
             back_since_ms: AtomicU64::new(0),
+            is_drained: AtomicBool::new(false),
+            weight: AtomicU32::new(0),
         }
+    }
+
+    /// What an operator says of it.
+    pub fn operated(&self) -> Operated {
+        let weight = self.weight.load(Ordering::Relaxed);
+        Operated { drained: self.is_drained.load(Ordering::Relaxed), weight: (weight > 0).then_some(weight) }
+    }
+
+    /// Sets what an operator says of it. A weight counts from the next schedule on.
+    pub(super) fn set_operated(&self, operated: Operated) {
+        if self.is_drained.swap(operated.drained, Ordering::Relaxed) && !operated.drained {
+            self.is_back();
+        }
+        self.weight.store(operated.weight.unwrap_or(0), Ordering::Relaxed);
     }
 
     /// How it fares.
@@ -201,7 +231,9 @@ impl Server {
     }
 
     fn standing_at(&self, now_ms: u64) -> Standing {
-        if !self.is_healthy() {
+        if self.is_drained.load(Ordering::Relaxed) {
+            Standing::Drained
+        } else if !self.is_healthy() {
             Standing::Unhealthy
         } else if now_ms < self.ejected_until_ms.load(Ordering::Relaxed) {
             Standing::Ejected

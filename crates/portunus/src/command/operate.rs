@@ -1,0 +1,227 @@
+//! `portunus drain`, `weight`, `maintenance`, `log-level`: changes of a running server that no file has. Owns no outcome: that is the server's.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::control::Control;
+use super::show::fail;
+
+/// `portunus drain`.
+#[derive(Debug, clap::Args)]
+pub struct DrainCommand {
+    /// The server, as `portunus status` lists it, such as `10.0.0.5:8080`
+    server: String,
+    /// In this upstream alone; else in all that have it
+    #[arg(long, value_name = "NAME")]
+    upstream: Option<String>,
+    /// Give it requests again
+    #[arg(long)]
+    undo: bool,
+    /// Wait until nothing is under way there, at most this long
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "undo")]
+    wait: Option<Duration>,
+    /// Which server is asked
+    #[command(flatten)]
+    control: Control,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// `portunus weight`.
+#[derive(Debug, clap::Args)]
+pub struct WeightCommand {
+    /// The server, as `portunus status` lists it
+    server: String,
+    /// 1 to 1000, or `default` for that of the configuration
+    #[arg(value_parser = weight)]
+    weight: Weight,
+    /// In this upstream alone; else in all that have it
+    #[arg(long, value_name = "NAME")]
+    upstream: Option<String>,
+    /// Which server is asked
+    #[command(flatten)]
+    control: Control,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A weight; none for that of the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Weight(Option<u32>);
+
+/// On or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Switch {
+    /// Requests are answered 503
+    On,
+    /// They pass, unless the policy's file is there
+    Off,
+}
+
+/// `portunus maintenance`.
+#[derive(Debug, clap::Args)]
+pub struct MaintenanceCommand {
+    /// Whether requests are kept out
+    switch: Switch,
+    /// The policy with `maintenance`; needed where there are several
+    #[arg(long, value_name = "NAME")]
+    policy: Option<String>,
+    /// Which server is asked
+    #[command(flatten)]
+    control: Control,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// `portunus log-level`.
+#[derive(Debug, clap::Args)]
+pub struct LogLevelCommand {
+    /// `error`, `warn`, `info`, `debug` or `trace`
+    level: String,
+    /// How long, at most 24h; then that of the configuration again
+    #[arg(long = "for", value_name = "TIME", value_parser = time, default_value = "5m")]
+    lasts: Duration,
+    /// Which server is asked
+    #[command(flatten)]
+    control: Control,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// `90s`, `5m` or `2h`.
+fn time(text: &str) -> Result<Duration, String> {
+    let problem = || "write a number and a unit: `90s`, `5m` or `2h`".to_owned();
+    let (digits, unit) = text.split_at_checked(text.len().saturating_sub(1)).ok_or_else(problem)?;
+    let seconds = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3_600,
+        _ => return Err(problem()),
+    };
+    let number = digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse::<u64>().ok()).flatten();
+    number.and_then(|number| number.checked_mul(seconds)).map(Duration::from_secs).ok_or_else(problem)
+}
+
+fn weight(text: &str) -> Result<Weight, String> {
+    match text.parse() {
+        Ok(weight @ 1..=1_000) => Ok(Weight(Some(weight))),
+        _ if text == "default" => Ok(Weight(None)),
+        _ => Err("write a number from 1 to 1000, or `default`".to_owned()),
+    }
+}
+
+/// Between two looks at a server that is to be empty.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Drains a server: 0 if it gets no requests any more, and with `--wait` if nothing is under way there.
+pub fn drain(command: &DrainCommand) -> ExitCode {
+    let DrainCommand { server, upstream, undo, wait, control, json } = command;
+    let body = json!({ "server": server, "upstream": upstream, "drained": !undo });
+    let until = wait.map(|wait| Instant::now() + wait);
+    loop {
+        let account = match control.change("drain", &body) {
+            Ok(account) => account,
+            Err(problem) => return fail(&problem),
+        };
+        let left: u64 = servers(&account).map(|server| number(server, "in_flight")).sum();
+        match until {
+            Some(until) if left > 0 && Instant::now() < until => pause(),
+            Some(_) if left > 0 => {
+                print(&account, *json);
+                return fail(&format!("{left} requests or tunnels are still under way there; it stays drained"));
+            }
+            _ => {
+                print(&account, *json);
+                return ExitCode::SUCCESS;
+            }
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a command that has nothing else to do")]
+fn pause() {
+    std::thread::sleep(LOOK);
+}
+
+/// Gives a server another weight.
+pub fn weigh(command: &WeightCommand) -> ExitCode {
+    let body = json!({ "server": command.server, "upstream": command.upstream, "weight": command.weight.0 });
+    finish(command.control.change("weight", &body), |account| print(account, command.json))
+}
+
+/// Switches maintenance.
+pub fn maintain(command: &MaintenanceCommand) -> ExitCode {
+    let body = json!({ "policy": command.policy, "on": command.switch == Switch::On });
+    finish(command.control.change("maintenance", &body), |account| {
+        let policy = account.get("policy").and_then(Value::as_str).unwrap_or_default();
+        match (command.json, command.switch, account.get("closed").and_then(Value::as_bool)) {
+            (true, ..) => say!("{account:#}"),
+            (_, Switch::On, _) => say!("{policy}: maintenance; requests are answered 503"),
+            (_, Switch::Off, Some(true)) => say!("{policy}: still in maintenance, since its file is there"),
+            (_, Switch::Off, _) => say!("{policy}: no maintenance"),
+        }
+    })
+}
+
+/// Sets another log level for a while.
+pub fn log_level(command: &LogLevelCommand) -> ExitCode {
+    let body = json!({ "level": command.level, "seconds": command.lasts.as_secs() });
+    finish(command.control.change("log-level", &body), |account| match command.json {
+        true => say!("{account:#}"),
+        false => say!("log level {} for {} seconds", command.level, command.lasts.as_secs()),
+    })
+}
+
+fn finish(outcome: Result<Value, String>, print: impl FnOnce(&Value)) -> ExitCode {
+    match outcome {
+        Ok(account) => {
+            print(&account);
+            ExitCode::SUCCESS
+        }
+        Err(problem) => fail(&problem),
+    }
+}
+
+fn servers(account: &Value) -> impl Iterator<Item = &Value> {
+    account.get("servers").and_then(Value::as_array).into_iter().flatten()
+}
+
+fn number(value: &Value, name: &str) -> u64 {
+    value.get(name).and_then(Value::as_u64).unwrap_or_default()
+}
+
+fn print(account: &Value, json: bool) {
+    if json {
+        say!("{account:#}");
+        return;
+    }
+    for server in servers(account) {
+        let text = |name: &str| server.get(name).and_then(Value::as_str).unwrap_or_default();
+        let (weight, left) = (number(server, "weight"), number(server, "in_flight"));
+        say!("{} {}: {}, weight {weight}, {left} under way", text("upstream"), text("server"), text("state"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+    use super::*;
+
+    #[test]
+    fn times_and_weights_are_read_strictly() {
+        let seconds = |text: &str| time(text).ok().map(|time| time.as_secs());
+        assert_eq!(["90s", "5m", "2h", "0s"].map(seconds), [Some(90), Some(300), Some(7_200), Some(0)]);
+        for text in ["", "5", "m", "-5m", "5 m", "1.5h", "5d", "+5m", "99999999999999999999h", "5ä"] {
+            assert_eq!(seconds(text), None, "{text}");
+        }
+        assert_eq!(weight("7"), Ok(Weight(Some(7))));
+        assert_eq!(weight("default"), Ok(Weight(None)));
+        assert!(["0", "1001", "-1", ""].iter().all(|text| weight(text).is_err()));
+    }
+}

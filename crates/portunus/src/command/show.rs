@@ -1,0 +1,260 @@
+//! `portunus status`, `certificates`, `connections`, `top`: how a running server stands, for people and as JSON. Owns no facts: those are the server's.
+
+use std::process::ExitCode;
+
+use serde_json::Value;
+
+use super::control::Control;
+use super::explain::shown;
+
+/// A command that shows something.
+#[derive(Debug, clap::Args)]
+pub struct ShowCommand {
+    /// Which server
+    #[command(flatten)]
+    control: Control,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// `portunus top`.
+#[derive(Debug, clap::Args)]
+pub struct TopCommand {
+    /// Which server
+    #[command(flatten)]
+    control: Control,
+    /// Print JSON, one line per second
+    #[arg(long)]
+    json: bool,
+    /// End after so many seconds
+    #[arg(long, value_name = "NUMBER")]
+    count: Option<u64>,
+}
+
+/// Clears the terminal and goes to its upper left.
+const CLEAR: &str = "\x1b[H\x1b[2J";
+
+/// Rejections that fit on a screen.
+const TOP_REJECTIONS: usize = 8;
+
+/// Exit status 1, with the problem.
+pub fn fail(problem: &str) -> ExitCode {
+    complain!("error: {}", shown(problem.as_bytes()));
+    ExitCode::FAILURE
+}
+
+/// Text, number or flag of a member, by a path such as `/requests/total`, as it is shown; `-` where there is none.
+fn text(value: &Value, path: &str) -> String {
+    match value.pointer(path) {
+        None | Some(Value::Null) => "-".to_owned(),
+        Some(Value::String(text)) => shown(text.as_bytes()).to_string(),
+        Some(Value::Array(items)) => items.iter().map(|item| text(item, "")).collect::<Vec<_>>().join(", "),
+        Some(other) => other.to_string(),
+    }
+}
+
+fn items<'v>(value: &'v Value, path: &str) -> impl Iterator<Item = &'v Value> {
+    value.pointer(path).and_then(Value::as_array).into_iter().flatten()
+}
+
+/// Rows in columns that are as wide as they need to be.
+fn table<const N: usize>(head: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+    let rows: Vec<[String; N]> = std::iter::once(head.map(str::to_owned)).chain(rows).collect();
+    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+    let widths: Vec<usize> = (0..N).map(|column| width(column).unwrap_or_default()).collect();
+    let mut out = String::new();
+    for row in &rows {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        out.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+fn show(command: &ShowCommand, view: &str, print: impl FnOnce(&Value) -> Result<String, String>) -> ExitCode {
+    let printed = command.control.view(view).and_then(|value| match command.json {
+        true => Ok(format!("{value:#}\n")),
+        false => print(&value),
+    });
+    match printed {
+        Ok(text) => {
+            say!("{}", text.trim_end());
+            ExitCode::SUCCESS
+        }
+        Err(problem) => fail(&problem),
+    }
+}
+
+/// `portunus status`.
+pub fn status(command: &ShowCommand) -> ExitCode {
+    show(command, "status", |status| {
+        let upstreams = command.control.view("upstreams")?;
+        Ok(format!("{}\n{}", summary(status), servers(&upstreams)))
+    })
+}
+
+fn summary(status: &Value) -> String {
+    let text = |path: &str| text(status, path);
+    let ready = match status.pointer("/ready").and_then(Value::as_bool) {
+        Some(true) => "ready".to_owned(),
+        _ => format!("not ready: {}", text("/not_ready")),
+    };
+    let mut out = format!(
+        "portunus {}, process {}, up {} since {}, {ready}\n",
+        text("/version"),
+        text("/pid"),
+        span(status.pointer("/uptime_seconds").and_then(Value::as_u64).unwrap_or_default()),
+        text("/started"),
+    );
+    out += &format!(
+        "configuration {}, loaded again {} times, rejected {}\n",
+        text("/generation"),
+        text("/reloads/taken"),
+        text("/reloads/rejected")
+    );
+    items(status, "/reloads/problems")
+        .for_each(|problem| out += &format!("  last reload rejected: {}\n", self::text(problem, "")));
+    out += &format!("connections {} open, {} accepted\n", text("/connections/open"), text("/connections/accepted"));
+    out += &format!(
+        "requests {}: 2xx {}, 3xx {}, 4xx {}, 5xx {}, none {}\n",
+        text("/requests/total"),
+        text("/requests/2xx"),
+        text("/requests/3xx"),
+        text("/requests/4xx"),
+        text("/requests/5xx"),
+        text("/requests/none"),
+    );
+    out += &format!(
+        "upstreams {} of {} up, servers {} of {}\n",
+        text("/upstreams/up"),
+        text("/upstreams/total"),
+        text("/servers/up"),
+        text("/servers/total")
+    );
+    out += &format!(
+        "certificates {}, {} with less than 14 days, the next one has {} days left\n",
+        text("/certificates/total"),
+        text("/certificates/expiring"),
+        text("/certificates/next_days_left"),
+    );
+    out
+}
+
+/// `3d 4h`, `5m 6s`.
+fn span(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3_600 => format!("{}m {}s", seconds / 60, seconds % 60),
+        3_600..86_400 => format!("{}h {}m", seconds / 3_600, seconds / 60 % 60),
+        _ => format!("{}d {}h", seconds / 86_400, seconds / 3_600 % 24),
+    }
+}
+
+fn servers(upstreams: &Value) -> String {
+    let rows = items(upstreams, "/upstreams").flat_map(|upstream| {
+        items(upstream, "/servers").map(|server| {
+            ["/server", "/state", "/weight", "/in_flight", "/requests", "/failures"]
+                .map(|path| text(server, path))
+                .into_iter()
+                .fold(vec![text(upstream, "/name")], |mut row, cell| {
+                    row.push(cell);
+                    row
+                })
+        })
+    });
+    let rows = rows.filter_map(|row| <[String; 7]>::try_from(row).ok());
+    table(["UPSTREAM", "SERVER", "STATE", "WEIGHT", "ACTIVE", "REQUESTS", "FAILED"], rows)
+}
+
+/// `portunus certificates`.
+pub fn certificates(command: &ShowCommand) -> ExitCode {
+    show(command, "certificates", |value| {
+        let row =
+            |one: &Value| ["/days_left", "/not_after", "/key_type", "/keystore", "/names"].map(|path| text(one, path));
+        Ok(table(["DAYS", "NOT AFTER", "KEY", "KEYSTORE", "NAMES"], items(value, "/certificates").map(row)))
+    })
+}
+
+/// `portunus connections`.
+pub fn connections(command: &ShowCommand) -> ExitCode {
+    show(command, "connections", |value| {
+        let listeners = items(value, "/listeners").map(|one| ["/name", "/open"].map(|path| text(one, path)));
+        let clients = items(value, "/clients/heaviest").map(|one| ["/client", "/open"].map(|path| text(one, path)));
+        let head = format!("{} connections open, of {} clients\n", text(value, "/open"), text(value, "/clients/total"));
+        Ok(format!("{head}\n{}\n{}", table(["LISTENER", "OPEN"], listeners), table(["CLIENT", "OPEN"], clients)))
+    })
+}
+
+/// `portunus top`.
+pub fn top(command: &TopCommand) -> ExitCode {
+    let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stdout());
+    let mut left = command.count;
+    // The first event has no rates yet.
+    let mut take = |event: Value| {
+        match command.json {
+            true => say!("{event}"),
+            false => {
+                let clear = if is_terminal { CLEAR } else { "" };
+                say!("{clear}{}", screen(&event));
+            }
+        }
+        left = left.map(|left| left.saturating_sub(1));
+        left != Some(0)
+    };
+    let mut is_enough = false;
+    while !is_enough {
+        // A server bounds the life of a connection; the next one goes on.
+        let outcome = command.control.events(|event| {
+            is_enough = !take(event);
+            !is_enough
+        });
+        if let Err(problem) = outcome {
+            return fail(&problem);
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn screen(event: &Value) -> String {
+    let rate = |path: &str| text(event, &format!("/rates/{path}"));
+    let mut out = event.get("status").map(summary).unwrap_or_default();
+    out += &format!(
+        "per second: {} requests ({} of them 5xx), {} connections, {} handshakes, {} bytes in, {} bytes out\n",
+        rate("requests"),
+        rate("server_errors"),
+        rate("connections"),
+        rate("handshakes"),
+        rate("bytes_received"),
+        rate("bytes_sent"),
+    );
+    let latency = ["p50", "p95", "p99"].map(|name| format!("{name} {}", rate(&format!("latency_ms/{name}"))));
+    out += &format!("latency, ms at most: {}\n\n", latency.join(", "));
+    out += &servers(event);
+    let listeners = items(event, "/listeners")
+        .map(|one| ["/name", "/kind", "/connections/open", "/requests", "/bytes/sent"].map(|path| text(one, path)));
+    out += &format!("\n{}", table(["LISTENER", "KIND", "OPEN", "REQUESTS", "BYTES OUT"], listeners));
+    let rejections = items(event, "/rejections").take(TOP_REJECTIONS);
+    let rejections = rejections.map(|one| ["/reason", "/fault", "/last_minute", "/count"].map(|path| text(one, path)));
+    out + &format!("\n{}", table(["REJECTED BECAUSE", "FAULT", "LAST MINUTE", "SINCE START"], rejections))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_they_need_to_be_and_controls_do_not_reach_the_terminal() {
+        let value = serde_json::json!({ "a": "x\u{1b}[2J", "n": 5, "l": ["p", "q"] });
+        let row = ["/a", "/n", "/l", "/none"].map(|path| text(&value, path));
+        let out = table(["A", "LONG", "L", "N"], std::iter::once(row));
+        assert!(!out.contains('\u{1b}'), "{out:?}");
+        assert_eq!(
+            out.lines().map(|line| line.find("LONG").or(line.find('5'))).collect::<Vec<_>>().first(),
+            Some(&out.lines().next().unwrap().find("LONG"))
+        );
+        assert!(out.ends_with("p, q  -\n"), "{out}");
+        assert_eq!([5, 65, 3_700, 90_000].map(span), ["5s", "1m 5s", "1h 1m", "1d 1h"]);
+    }
+}

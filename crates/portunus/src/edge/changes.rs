@@ -1,0 +1,91 @@
+//! What operators change in a running edge over the API of the admin side: which servers get requests and how many, maintenance, the log level.
+//!
+//! Nothing here is written to a file: a restart forgets it. A reload and an upgrade keep it.
+
+use std::sync::Arc;
+
+use proxy::generation::Generation;
+use proxy::upstream::{Group, Operated};
+use serde_json::{Value, json};
+
+use super::{Edge, views};
+use crate::admin::{Change, Refusal};
+
+impl Edge {
+    /// Changes something; gives what is so now.
+    pub(super) fn apply(&self, change: &Change) -> Result<Value, Refusal> {
+        let generation = self.server.shared().generation.load_full();
+        match change {
+            Change::Drain { server, upstream, drained } => {
+                let found = operate(&generation, server, upstream.as_deref(), |operated| operated.drained = *drained)?;
+                let what = if *drained { "drained: no new requests go there" } else { "no longer drained" };
+                tracing::warn!(server, "an operator: server {what}");
+                Ok(found)
+            }
+            Change::Weight { server, upstream, weight } => {
+                let found = operate(&generation, server, upstream.as_deref(), |operated| operated.weight = *weight)?;
+                tracing::warn!(server, weight, "an operator: weight of a server; none is that of the configuration");
+                Ok(found)
+            }
+            Change::Maintenance { policy, on } => maintain(&generation, policy.as_deref(), *on),
+            Change::LogLevel { level, lasts } => {
+                telemetry::set_level_for(level, *lasts).map_err(|error| Refusal::Invalid(error.to_string()))?;
+                tracing::warn!(log_level = level, seconds = lasts.as_secs(), "an operator: log level for a while");
+                Ok(json!({ "level": level, "seconds": lasts.as_secs() }))
+            }
+        }
+    }
+}
+
+/// Changes what operators say of a server, in one upstream or in all that have it.
+fn operate(
+    generation: &Generation,
+    name: &str,
+    upstream: Option<&str>,
+    change: impl Fn(&mut Operated),
+) -> Result<Value, Refusal> {
+    let groups = generation.config.upstreams.keys().filter_map(|name| generation.group(name));
+    let wanted = |group: &&Arc<Group>| upstream.is_none_or(|upstream| group.config.name == upstream);
+    let mut servers = Vec::new();
+    for group in groups.filter(wanted) {
+        group.operate(name, &change);
+        let members = group.members();
+        let found = members.servers.iter().enumerate().filter(|(_, server)| *server.name == *name);
+        servers.extend(found.map(|(index, server)| {
+            json!({
+                "upstream": group.config.name, "server": &*server.name, "state": views::state(server),
+                "weight": members.weight(index), "in_flight": server.load(),
+            })
+        }));
+    }
+    if servers.is_empty() {
+        let place = upstream.map_or("any upstream".to_owned(), |upstream| format!("upstream `{upstream}`"));
+        return Err(Refusal::Unknown(format!("{place} has no server `{name}`; `portunus status` lists them")));
+    }
+    Ok(json!({ "servers": servers }))
+}
+
+/// Turns the switches of `maintenance` policies.
+fn maintain(generation: &Generation, policy: Option<&str>, on: bool) -> Result<Value, Refusal> {
+    let switches = generation.policies.named_switches();
+    let names: Vec<&str> = switches.iter().map(|(name, _)| *name).collect();
+    let wanted = match (policy, &names[..]) {
+        (Some(policy), _) => policy,
+        (None, [only]) => only,
+        (None, []) => {
+            return Err(Refusal::Unknown("there is no policy with `maintenance` in the configuration".to_owned()));
+        }
+        (None, several) => {
+            return Err(Refusal::Invalid(format!(
+                "there are several policies with `maintenance`; name one of {}",
+                several.join(", ")
+            )));
+        }
+    };
+    let Some((name, switch)) = switches.iter().find(|(name, _)| *name == wanted) else {
+        return Err(Refusal::Unknown(format!("there is no policy `{wanted}` with `maintenance`")));
+    };
+    switch.order(on);
+    tracing::warn!(policy = name, on, "an operator: maintenance");
+    Ok(json!({ "policy": name, "on": on, "closed": switch.is_closed() }))
+}

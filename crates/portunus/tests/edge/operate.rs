@@ -1,0 +1,316 @@
+//! What operators do to a running server and see of it: the commands and the API behind them, and what requests and upstream servers notice.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+use super::ask;
+use crate::harness::{Gate, PORTUNUS, Upstream, connect, read_to_end, wait_until};
+
+/// A gate with two servers, an admin listener and an admin socket.
+struct Site {
+    gate: Gate,
+    servers: [Upstream; 2],
+}
+
+impl Site {
+    fn start() -> Site {
+        let servers = [Upstream::ok(), Upstream::ok()];
+        let dir = tempfile::tempdir().unwrap();
+        let site = |more: &str| yaml(&servers, dir.path(), more);
+        std::fs::write(dir.path().join("portunus.yaml"), site("")).unwrap();
+        let mut command = Command::new(PORTUNUS);
+        command.args(["run", "--no-watch", "--control"]).arg(dir.path().join("control.sock"));
+        command.arg(dir.path().join("portunus.yaml"));
+        Site { gate: Gate::start_command(dir, command, 2), servers }
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(PORTUNUS);
+        command.args(arguments).arg("--control").arg(self.gate.dir.path().join("control.sock"));
+        command.output().unwrap()
+    }
+
+    /// Runs a command that succeeds; what it prints.
+    fn said(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        let text = self.said(&[arguments, &["--json"]].concat());
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {text}"))
+    }
+
+    fn name(&self, index: usize) -> String {
+        self.servers[index].address.to_string()
+    }
+
+    /// Sends so many requests; how many each server got of them, and the last response.
+    fn send(&self, count: usize) -> ([usize; 2], String) {
+        let seen = || [0, 1].map(|index: usize| self.servers[index].seen().len());
+        let (before, mut last) = (seen(), String::new());
+        for _ in 0..count {
+            last = ask(self.gate.address("web"), "GET /x", "Host: a.test\r\n");
+        }
+        let after = seen();
+        ([after[0] - before[0], after[1] - before[1]], last)
+    }
+
+    fn rewrite(&self, more: &str) {
+        std::fs::write(self.gate.dir.path().join("portunus.yaml"), yaml(&self.servers, self.gate.dir.path(), more))
+            .unwrap();
+    }
+
+    /// Sends bytes over the admin socket; the status and body of the response.
+    fn call(&self, request: &str) -> (u16, String) {
+        let mut stream = UnixStream::connect(self.gate.dir.path().join("control.sock")).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let text = String::from_utf8(read_to_end(&mut stream)).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{request:.80}: {text}"));
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    }
+
+    fn post(&self, name: &str, kind: &str, body: &str) -> (u16, String) {
+        let length = body.len();
+        self.call(&format!(
+            "POST /api/v1/{name} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\r\n{body}"
+        ))
+    }
+}
+
+fn yaml(servers: &[Upstream; 2], dir: &std::path::Path, more: &str) -> String {
+    let [one, other] = [0, 1].map(|index: usize| servers[index].address);
+    let file = dir.join("maintenance").display().to_string();
+    format!(
+        "listeners: [{{ name: web, bind: '127.0.0.1:0' }}]
+upstreams: {{ app: {{ servers: ['{one}', '{other}']{more} }} }}
+policies: {{ planned: {{ maintenance: {{ file: '{file}' }} }} }}
+routes: [{{ path: '/{{*rest}}', upstream: app, policies: planned }}]
+admin: {{ bind: '127.0.0.1:0' }}
+log: {{ level: info }}
+"
+    )
+}
+
+#[test]
+fn a_drained_server_gets_no_requests_until_that_is_undone() {
+    let site = Site::start();
+    let (first, other) = (site.name(0), site.name(1));
+    let said = site.said(&["drain", &first, "--wait", "20s"]);
+    assert_eq!(said, format!("app {first}: drained, weight 1, 0 under way\n"));
+    assert_eq!(site.send(6).0, [0, 6]);
+    // What an operator says of a server is not of the file: a reload keeps it, also one that makes the upstream anew.
+    site.rewrite(", max_in_flight: 77");
+    site.said(&["reload"]);
+    assert_eq!(site.send(6).0, [0, 6]);
+    // Nobody is left: whoever asks is told so, and the server is not asked "anyway".
+    site.rewrite(", when_all_down: try_anyway");
+    site.said(&["reload"]);
+    site.said(&["drain", &other]);
+    let (seen, response) = site.send(2);
+    assert!(seen == [0, 0] && response.starts_with("HTTP/1.1 503 "), "{seen:?} {response}");
+    assert_eq!(site.json(&["status"])["servers"], json!({ "total": 2, "up": 0 }));
+    site.said(&["drain", "--undo", &first]);
+    site.said(&["drain", "--undo", &other, "--upstream", "app"]);
+    assert_eq!(site.send(6).0, [3, 3]);
+    let output = site.run(&["drain", "192.0.2.1:1"]);
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(1) && err.contains("no server `192.0.2.1:1`"), "{err}");
+}
+
+#[test]
+fn what_operators_said_passes_to_the_next_process() {
+    let site = Site::start();
+    site.said(&["drain", &site.name(0)]);
+    site.said(&["weight", &site.name(1), "9"]);
+    site.said(&["maintenance", "on"]);
+    let upgraded = site.said(&["upgrade"]);
+    let pid: i32 = upgraded.split(' ').nth(2).unwrap().parse().unwrap();
+    let (seen, response) = site.send(1);
+    assert!(seen == [0, 0] && response.starts_with("HTTP/1.1 503 "), "{seen:?} {response}");
+    site.said(&["maintenance", "off"]);
+    assert_eq!(site.send(4).0, [0, 4]);
+    let status = site.said(&["status"]);
+    let row = |name: &str| status.lines().find(|line| line.contains(name)).unwrap_or_else(|| panic!("{status}"));
+    assert!(row(&site.name(0)).contains("drained") && row(&site.name(1)).contains("up"), "{status}");
+    assert_eq!(row(&site.name(1)).split_whitespace().nth(3), Some("9"), "{status}");
+    rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), rustix::process::Signal::TERM).unwrap();
+    wait_until("the end of the new process", || !site.gate.dir.path().join("control.sock").exists());
+}
+
+#[test]
+fn weights_change_at_once_and_go_back() {
+    let site = Site::start();
+    assert_eq!(site.send(8).0, [4, 4]);
+    site.said(&["weight", &site.name(0), "3"]);
+    assert_eq!(site.send(8).0, [6, 2]);
+    site.rewrite(", max_in_flight: 77");
+    site.said(&["reload"]);
+    assert_eq!(site.send(8).0, [6, 2]);
+    let changed = site.json(&["weight", &site.name(0), "default"]);
+    assert_eq!(changed["servers"][0]["weight"], 1);
+    assert_eq!(site.send(8).0, [4, 4]);
+    assert_eq!(site.run(&["weight", &site.name(0), "0"]).status.code(), Some(2), "to send nothing there is to drain");
+}
+
+#[test]
+fn maintenance_is_switched_without_a_file_but_not_against_it() {
+    let site = Site::start();
+    site.said(&["maintenance", "on"]);
+    let (seen, response) = site.send(2);
+    assert!(seen == [0, 0] && response.starts_with("HTTP/1.1 503 "), "{response}");
+    site.said(&["reload"]);
+    assert_eq!(site.send(1).0, [0, 0], "a reload keeps it");
+    assert_eq!(site.said(&["maintenance", "off", "--policy", "planned"]), "planned: no maintenance\n");
+    assert_eq!(site.send(2).0.iter().sum::<usize>(), 2);
+    std::fs::write(site.gate.dir.path().join("maintenance"), "").unwrap();
+    wait_until("maintenance", || site.send(1).1.starts_with("HTTP/1.1 503 "));
+    assert!(site.said(&["maintenance", "off"]).contains("its file is there"));
+    assert!(site.send(1).1.starts_with("HTTP/1.1 503 "));
+    assert_eq!(site.run(&["maintenance", "on", "--policy", "none"]).status.code(), Some(1));
+}
+
+#[test]
+fn another_log_level_ends_by_itself_and_outlives_a_reload() {
+    let site = Site::start();
+    let level = || site.json(&["status"])["log_level"].as_str().unwrap().to_owned();
+    assert_eq!(site.said(&["log-level", "debug"]), "log level debug for 300 seconds\n");
+    site.said(&["reload"]);
+    assert_eq!(level(), "debug");
+    site.said(&["log-level", "warn", "--for", "1s"]);
+    wait_until("the level of the configuration", || level() == "info");
+    let output = site.run(&["log-level", "loud"]);
+    assert!(output.status.code() == Some(1) && String::from_utf8(output.stderr).unwrap().contains("no log level"));
+}
+
+#[test]
+fn the_views_say_what_is_so() {
+    let site = Site::start();
+    site.send(3);
+    let held = connect(site.gate.address("web"));
+    wait_until("the connection", || site.json(&["connections"])["listeners"][0]["open"] == 1);
+    let connections = site.json(&["connections"]);
+    assert_eq!(connections["clients"], json!({ "total": 1, "heaviest": [{ "client": "127.0.0.1", "open": 1 }] }));
+    drop(held);
+    let status = site.json(&["status"]);
+    assert_eq!(
+        (&status["ready"], &status["generation"], &status["may_change"]),
+        (&true.into(), &1.into(), &true.into())
+    );
+    wait_until("the requests", || site.json(&["status"])["requests"]["2xx"] == 3);
+    site.rewrite(", max_in_flight: none");
+    assert_eq!(site.run(&["reload"]).status.code(), Some(1));
+    let status = site.json(&["status"]);
+    assert_eq!((&status["reloads"]["rejected"], &status["reloads"]["last_rejected"]), (&1.into(), &true.into()));
+    assert!(status["reloads"]["problems"][0].as_str().unwrap().contains("max_in_flight"), "{status}");
+    assert!(site.said(&["status"]).contains("last reload rejected: "));
+    assert_eq!(site.json(&["certificates"]), json!({ "certificates": [], "total": 0 }));
+    let get = |name: &str| -> Value {
+        let head = format!("GET /api/v1/{name} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        serde_json::from_str(&site.call(&head).1).unwrap()
+    };
+    let routes = get("routes");
+    assert_eq!(routes["routes"][0]["upstreams"], json!(["app"]));
+    assert_eq!(routes["routes"][0]["requests"]["2xx"], 3);
+    let listeners = get("listeners");
+    assert_eq!(listeners["listeners"][0]["addresses"], json!([site.gate.address("web").to_string()]));
+    assert_eq!(ask(site.gate.address("web"), "GET /\u{0}", "Host: a.test\r\n").get(..12), Some("HTTP/1.1 400"));
+    wait_until("the rejection", || get("rejections")["rejections"][0]["fault"] == "client");
+    assert!(get("rejections")["rejections"][0]["remedy"].is_string());
+}
+
+#[test]
+fn events_carry_everything_once_a_second() {
+    let site = Site::start();
+    let output = site.said(&["top", "--json", "--count", "2"]);
+    let events: Vec<Value> = output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(events.len(), 2);
+    assert!(events[0]["rates"].is_null() && events[1]["rates"]["requests"].is_number(), "{output}");
+    for name in ["status", "listeners", "upstreams", "rejections"] {
+        assert!(!events[1][name].is_null(), "{name}: {output}");
+    }
+    assert!(
+        site.said(&["top", "--count", "1"]).contains("per second: - requests"),
+        "no terminal codes, and no rates yet"
+    );
+}
+
+/// What a browser does with it is tried by `dashboard_chromium` of tests/clients.
+#[test]
+fn the_dashboard_comes_whole_and_lets_nothing_else_in() {
+    let site = Site::start();
+    let admin = site.gate.address("admin");
+    for (path, kind) in
+        [("/dashboard", "text/html"), ("/dashboard/page.js", "text/javascript"), ("/dashboard/style.css", "text/css")]
+    {
+        let response = ask(admin, &format!("GET {path}"), "Host: localhost\r\n").to_ascii_lowercase();
+        assert!(
+            response.starts_with("http/1.1 200 ") && response.contains(&format!("content-type: {kind}")),
+            "{response}"
+        );
+        let policy = response.lines().find(|line| line.starts_with("content-security-policy: ")).unwrap();
+        assert!(policy.contains("default-src 'none'; script-src 'self'") && !policy.contains("unsafe"), "{policy}");
+        let body = response.split_once("\r\n\r\n").unwrap().1;
+        let own = body.replace("http://www.w3.org/2000/svg", "");
+        assert!(
+            !own.contains("http:") && !own.contains("https:") && !own.contains("innerhtml"),
+            "{path} has something of elsewhere"
+        );
+        assert!(!own.contains(" style=") && !own.contains(" onclick="), "{path} has something inline");
+        assert!(
+            ask(admin, &format!("POST {path}"), "Host: localhost\r\nContent-Length: 0\r\n")
+                .starts_with("HTTP/1.1 403 ")
+        );
+        assert!(ask(admin, &format!("GET {path}"), "Host: evil.example\r\n").starts_with("HTTP/1.1 421 "));
+    }
+}
+
+/// Whoever may connect may still send anything.
+#[test]
+fn hostile_requests_to_the_api_change_nothing_and_keep_nobody_out() {
+    let site = Site::start();
+    let good = json!({ "server": site.name(0), "drained": true }).to_string();
+    for (name, kind, body, status) in [
+        ("drain", "text/plain", good.as_str(), 415),
+        ("drain", "application/x-www-form-urlencoded", "server=x", 415),
+        ("drain", "application/json", "{", 400),
+        ("drain", "application/json", "{\"server\":\"x\",\"drained\":true,\"x\":1}", 400),
+        ("drain", "application/json", "{\"server\":\"nobody:1\",\"drained\":true}", 404),
+        ("drain", "application/json", &format!("[{}", " ".repeat(20_000)), 413),
+        ("weight", "application/json", "{\"server\":\"x\",\"weight\":1e9}", 400),
+        ("log-level", "application/json", "{\"level\":\"\\u001b[2J\"}", 400),
+        ("restart", "application/json", "{}", 404),
+    ] {
+        let (got, said) = site.post(name, kind, body);
+        assert_eq!(got, status, "{name} {kind} {body:.60}: {said}");
+        assert!(!said.contains('\u{1b}'), "{said:?}");
+    }
+    // Over TCP, where every user of the machine can connect, one may look.
+    let admin = site.gate.address("admin");
+    let fields = "Host: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\n";
+    assert!(ask(admin, "GET /api/v1/status", "Host: localhost\r\n").contains("\"may_change\":false"));
+    for name in ["drain", "weight", "maintenance", "log-level"] {
+        assert!(ask(admin, &format!("POST /api/v1/{name}"), fields).starts_with("HTTP/1.1 403 "), "{name}");
+    }
+    let foreign = "Host: evil.example\r\n";
+    assert!(ask(admin, "GET /api/v1/events", foreign).starts_with("HTTP/1.1 421 "));
+    assert_eq!(site.send(4).0, [2, 2], "nothing was changed");
+    // Streams that nobody ends.
+    let open = || {
+        let mut stream = UnixStream::connect(site.gate.dir.path().join("control.sock")).unwrap();
+        stream.write_all(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let mut start = [0; 12];
+        stream.read_exact(&mut start).unwrap();
+        (String::from_utf8(start.to_vec()).unwrap(), stream)
+    };
+    let held: Vec<_> = (0..8).map(|_| open()).collect();
+    assert!(held.iter().all(|(start, _)| start == "HTTP/1.1 200"), "{held:?}");
+    assert_eq!(open().0, "HTTP/1.1 503");
+    assert_eq!(site.json(&["status"])["ready"], true, "commands are served");
+    drop(held);
+    wait_until("a place", || open().0 == "HTTP/1.1 200");
+}
