@@ -115,6 +115,7 @@ pub(crate) const HOUR: u64 = 60 * MINUTE;
 pub(crate) const DAY: u64 = 24 * HOUR;
 pub(crate) const KIB: u64 = 1 << 10;
 pub(crate) const MIB: u64 = 1 << 20;
+pub(crate) const GIB: u64 = 1 << 30;
 pub(crate) const TIB: u64 = 1 << 40;
 /// Deadlines: long enough for anything a person waits for, and never off by accident.
 pub(crate) const TIMEOUT: Shape = Shape::Duration(1, DAY);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use config::{AdminConfig, Config, Reloaded};
 use net::Inherited;
-use proxy::background::{documents, key_sets, switches, upkeep};
+use proxy::background::{documents, key_sets, rates, switches, upkeep};
 use proxy::passport::self_test;
 use proxy::server::{Server, Source, State};
 use telemetry::{Diagnostics, Reporter, Snapshot};
@@ -48,6 +48,7 @@ pub fn run<T>(config: Config, source: Source, origin: Origin, observe: impl FnOn
         tokio::task::spawn_local(upkeep::run(Arc::clone(shared)));
         tokio::task::spawn_local(key_sets::run(Arc::clone(shared)));
         tokio::task::spawn_local(switches::run(Arc::clone(shared)));
+        tokio::task::spawn_local(rates::run(Arc::clone(shared)));
         tokio::task::spawn_local(documents::run(Arc::clone(shared)));
         let orders = acme::run(Arc::clone(&shared.generation), Arc::clone(&edge.reporter));
         // It is set once.

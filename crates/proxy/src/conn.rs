@@ -19,6 +19,7 @@ use crate::client::{self, Identified};
 use crate::connection::{Conn, ended_before};
 use crate::handshake;
 use crate::http;
+use crate::policies::ConnectionMeters;
 use crate::tunnel::{self, TunnelSettings};
 use crate::worker::Worker;
 use accepted::{Accepted, Opened};
@@ -89,6 +90,7 @@ async fn identify(
         tls: None,
         accepted_at,
         validation_memory: Cell::new(0),
+        meters: ConnectionMeters::default(),
         places: OnceCell::new(),
         onward: OnceCell::new(),
     };

@@ -11,7 +11,7 @@ use telemetry::{ConnRecord, WorkerReport};
 use wire::proxy_protocol::{ProxyInfo, kind};
 
 use crate::certificates::TlsRule;
-use crate::policies::Denial;
+use crate::policies::{ConnectionMeters, Denial};
 use crate::upstream::{Binding, Places};
 
 /// What stays true for as long as a connection lives.
@@ -33,6 +33,8 @@ pub struct Conn {
     pub accepted_at: (SystemTime, Instant),
     /// Bytes that bodies of its requests and responses take while contracts validate them.
     pub validation_memory: Cell<usize>,
+    /// The bandwidth of its requests.
+    pub meters: ConnectionMeters,
     /// Where who connected is counted among the clients of an upstream, once that was asked for.
     pub places: OnceCell<Places>,
     /// What it is to upstream connections that say who their client is, once there is one.

@@ -236,17 +236,19 @@ impl Relay {
         let mut outgoing = Vec::with_capacity(pending.len());
         for of_one in pending.chunk_by(|one, next| one.flow == next.flow) {
             let Some(id) = of_one.first().map(|first| first.flow) else { continue };
-            if flows.table.get(id).is_none() {
+            let Some(flow) = flows.table.get(id) else {
                 // Another flow of the same batch has pushed it out.
                 worker.report.datagrams_lost(&config.name, of_one.len());
                 continue;
-            }
+            };
             outgoing.clear();
-            outgoing.extend(of_one.iter().map(|one| {
-                let payload = batch.get(one.slot).bytes.get(one.start..one.end).unwrap_or_default();
-                Outgoing { head: &[], payload, to: None, from: None }
-            }));
-            let bytes = of_one.iter().map(|one| one.end - one.start).sum();
+            let payloads = of_one.iter().filter_map(|one| batch.get(one.slot).bytes.get(one.start..one.end));
+            let payloads = payloads.filter(|payload| flow.passes(false, payload.len(), worker));
+            outgoing.extend(payloads.map(|payload| Outgoing { head: &[], payload, to: None, from: None }));
+            let bytes = outgoing.iter().map(|one| one.payload.len()).sum();
+            if outgoing.is_empty() {
+                continue;
+            }
             let sent = flows.send(id, rule, mailer, &outgoing);
             worker.report.datagrams_lost(&config.name, sent.lost);
             flows.note(id, now, false, bytes, sent);
@@ -282,12 +284,14 @@ impl Relay {
             let head: &[u8] = flow.response_head.as_ref().map_or(&[], |head| &head[..]);
             let before = outgoing.len();
             let (to, from) = (Some(flow.balancer), flow.local);
-            outgoing.extend(piece.datagrams().map(|payload| Outgoing { head, payload, to, from }));
-            shares.push((*id, piece.bytes.len(), outgoing.len() - before));
+            let payloads = piece.datagrams().filter(|payload| flow.passes(true, payload.len(), worker));
+            outgoing.extend(payloads.map(|payload| Outgoing { head, payload, to, from }));
+            let own = outgoing.get(before..).unwrap_or_default();
+            shares.push((*id, own.iter().map(|one| one.payload.len()).sum(), own.len()));
         }
         let sent = mailer.send(listener.as_fd(), &outgoing);
         drop(outgoing);
-        let bytes = shares.iter().map(|(_, bytes, _)| bytes).sum();
+        let bytes = shares.iter().map(|(_, bytes, _): &(_, usize, _)| bytes).sum();
         if let Some(rule) = rule {
             worker.report.datagrams_sent(&rule.config.name, sent.sent, bytes);
             worker.report.datagrams_lost(&rule.config.name, sent.lost);

@@ -146,6 +146,7 @@ async fn serve<B: MessageBody, A: ResponseSink>(
     if has_policies {
         guard::check_route_policies(context, route, head, exchange.ledger).await?;
         bear_cookies(exchange.sink, exchange.ledger);
+        exchange.sink.throttle(&exchange.ledger.throttles);
     }
     // From here on the head says who the client is: contract and upstream see the same.
     let named = exchange.ledger.subject.name_in(head);
@@ -198,6 +199,7 @@ async fn forward_admitted<B: MessageBody, A: ResponseSink>(
     let context = exchange.context;
     let mut scratch = ScratchSpace::empty();
     let mut body = GuardedBody::through(exchange.body, Lease::new(context));
+    body.throttle(&exchange.ledger.throttles);
     let admitted = match active {
         None => guard::admit(context, head, route, params)?,
         Some(active) => {

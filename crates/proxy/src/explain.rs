@@ -34,6 +34,7 @@ use crate::message::ledger::OpenRequest;
 use crate::message::rejection::Rejection;
 use crate::message::scratch;
 use crate::message::sides::Piece;
+use crate::policies::ConnectionMeters;
 use crate::worker::{Shared, Worker};
 use kept::Kept;
 
@@ -105,6 +106,7 @@ impl Explainer {
             tls: None,
             accepted_at: (SystemTime::now(), Instant::now()),
             validation_memory: Cell::new(0),
+            meters: ConnectionMeters::default(),
             places: OnceCell::new(),
             onward: OnceCell::new(),
         };

@@ -2,6 +2,7 @@
 //!
 //! Counts pass from one generation to the next where what is counted apart is the same: a reload gives nobody a new burst.
 
+mod bandwidth;
 mod concurrency;
 mod connection;
 pub mod cors;
@@ -14,7 +15,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::{BasicRule, ConcurrencyLimit, Config, Cors, LimitKey, Networks, PolicyConfig, RateLimit, TokenRule};
+use config::{
+    BandwidthLimit, BasicRule, ConcurrencyLimit, Config, Cors, LimitKey, Networks, PolicyConfig, RateLimit, TokenRule,
+};
 use reason::Reason;
 use wire::http::{Fields, RequestHead};
 
@@ -24,9 +27,11 @@ use crate::configured_map::ConfiguredMap;
 use crate::geoip::{Geoip, Located};
 use crate::host_map::HostMap;
 use crate::route::{Sought, conditions};
+use bandwidth::Tables;
+pub use bandwidth::{ConnectionMeters, Throttle, Throttles};
 use concurrency::ConcurrencyTable;
 pub use concurrency::{Permit, Permits};
-pub use connection::{Denial, admit};
+pub use connection::{Denial, Terms};
 pub use key::{Applicant, network_of};
 use rate::RateTable;
 use switch::Switch;
@@ -40,6 +45,7 @@ pub struct ActivePolicy {
     deny: Option<AddressSet>,
     rate: Option<(RateLimit, Arc<RateTable>)>,
     concurrency: Option<(ConcurrencyLimit, Arc<ConcurrencyTable>)>,
+    bandwidth: Option<(BandwidthLimit, Tables)>,
     token: Option<Arc<Verifier>>,
     passwords: Option<Arc<Passwords>>,
     maintenance: Option<Switch>,
@@ -78,7 +84,8 @@ impl ActivePolicy {
         let rate = config.rate_limit.as_ref().map(|limit| {
             let kept = previous.and_then(|previous| previous.rate.as_ref());
             let kept = kept.filter(|(before, _)| before.key == limit.key && before.max_keys == limit.max_keys);
-            let table = kept.map_or_else(|| Arc::new(RateTable::new(limit.max_keys)), |(_, table)| Arc::clone(table));
+            let table =
+                kept.map_or_else(|| Arc::new(RateTable::of_requests(limit.max_keys)), |(_, table)| Arc::clone(table));
             table.serve(limit);
             (limit.clone(), table)
         });
@@ -87,6 +94,10 @@ impl ActivePolicy {
             let kept = kept.filter(|(before, _)| before.key == limit.key && before.max_keys == limit.max_keys);
             let new = || Arc::new(ConcurrencyTable::new(limit.max_keys));
             (limit.clone(), kept.map_or_else(new, |(_, table)| Arc::clone(table)))
+        });
+        let bandwidth = config.bandwidth_limit.as_ref().map(|limit| {
+            let kept = previous.and_then(|previous| previous.bandwidth.as_ref());
+            (limit.clone(), Tables::of(limit, kept.map(|(before, tables)| (before, tables))))
         });
         let passwords = config.basic.as_ref().and_then(|basic| {
             let before = previous.and_then(|previous| previous.passwords.as_deref());
@@ -101,6 +112,7 @@ impl ActivePolicy {
                 deny,
                 rate,
                 concurrency,
+                bandwidth,
                 token: config.jwt.as_ref().and_then(|jwt| verifiers.get(&jwt.verifier)).cloned(),
                 maintenance: config.maintenance.as_ref().map(|config| Switch::new(config, switch)),
                 config: Arc::clone(config),
@@ -178,6 +190,13 @@ impl ActivePolicy {
             return table.enter(hash, limit.max_in_flight).map(Some).ok_or(Denied::Concurrency);
         }
         Ok(None)
+    }
+
+    /// Adds the bandwidth that somebody has who may pass, on a connection.
+    pub fn throttle(&self, applicant: &Applicant<'_>, connection: &ConnectionMeters, throttles: &mut Throttles) {
+        if let Some((limit, tables)) = &self.bandwidth {
+            throttles.add(&self.config, (limit, tables), applicant, connection);
+        }
     }
 
     /// The reason for logs and metrics.
@@ -274,6 +293,14 @@ impl Policies {
     /// Those of a listener.
     pub fn of_listener(&self, listener: &str) -> List {
         self.listeners.get(listener).cloned().unwrap_or_default()
+    }
+
+    /// Has rates forget the keys that have their whole burst again.
+    pub fn forget_old(&self) {
+        for policy in self.by_name.values() {
+            policy.rate.iter().for_each(|(_, table)| table.forget_old());
+            policy.bandwidth.iter().for_each(|(_, tables)| tables.forget_old());
+        }
     }
 
     /// Whether there is none at all.

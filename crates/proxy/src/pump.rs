@@ -17,6 +17,9 @@ use net::{Chunk, Deadline};
 use pin_project_lite::pin_project;
 use transport::{Broken, Transport};
 
+use crate::message::sides::sleep_until;
+use crate::policies::{Throttle, Throttles};
+
 /// Less than this in a pipe is no bulk any more.
 const BULK_BYTES: usize = 16 * 1024;
 
@@ -50,15 +53,17 @@ pub enum Party {
     Upstream,
 }
 
-/// How long a tunnel may last.
+/// How long a tunnel may last, and how fast it may be.
 #[derive(Debug, Clone, Copy)]
-pub struct Bounds {
+pub struct Bounds<'t> {
     /// Without a byte either way.
     pub idle: Duration,
     /// At all, on the coarse clock; none for no bound.
     pub until: Option<Duration>,
     /// Without a byte that the upstream takes, once the client has finished sending and bytes of it still wait; none for no other bound than `idle`.
     pub finished_client: Option<Duration>,
+    /// How fast its bytes may go.
+    pub throttles: &'t Throttles,
 }
 
 /// Bytes a tunnel carried, and who finished first.
@@ -141,33 +146,20 @@ impl Sink for &Transport {
 pub async fn run(
     (client, client_first): ((impl Source, impl Sink), Chunk),
     (upstream, upstream_first): (&Transport, Chunk),
-    bounds: Bounds,
+    bounds: Bounds<'_>,
     carried: &Carried,
 ) -> End {
     let (from_client, to_client) = client;
     let moved = Cell::new(coarse());
     let first = &carried.ended_first;
-    let (sent, received) = (&carried.to_client, &carried.from_client);
     let upstream_is_full = Cell::new(false);
     let watch = Watch { upstream_is_full: &upstream_is_full, upstream, finished_client: bounds.finished_client };
-    let up = Direction {
-        from: from_client,
-        to: upstream,
-        count: received,
-        moved: &moved,
-        ended_first: first,
-        is_full: Some(&upstream_is_full),
-        watch: None,
-    };
-    let down = Direction {
-        from: upstream,
-        to: to_client,
-        count: sent,
-        moved: &moved,
-        ended_first: first,
-        is_full: None,
-        watch: Some(watch),
-    };
+    let (count, is_full, throttle) = (&carried.from_client, Some(&upstream_is_full), bounds.throttles.up());
+    let motion = Motion { count, moved: &moved, is_full, throttle };
+    let up = Direction { from: from_client, to: upstream, motion, ended_first: first, watch: None };
+    let (count, throttle) = (&carried.to_client, bounds.throttles.down());
+    let motion = Motion { count, moved: &moved, is_full: None, throttle };
+    let down = Direction { from: upstream, to: to_client, motion, ended_first: first, watch: Some(watch) };
     drive(pin!(up.copy(client_first)), pin!(down.copy(upstream_first)), bounds, &moved, first).await
 }
 
@@ -175,7 +167,7 @@ pub async fn run(
 pub(crate) async fn drive(
     mut up: Pin<&mut impl Future<Output = Result<(), Failure>>>,
     mut down: Pin<&mut impl Future<Output = Result<(), Failure>>>,
-    bounds: Bounds,
+    bounds: Bounds<'_>,
     moved: &Cell<Duration>,
     first: &Cell<Option<Party>>,
 ) -> End {
@@ -343,15 +335,60 @@ impl<T: Sink, R, F: Future<Output = Result<R, Failure>>> Future for Watching<'_,
     }
 }
 
+/// What is known of the bytes of one direction, and how fast they may go.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Motion<'a> {
+    /// How many have gone.
+    pub(crate) count: &'a Cell<u64>,
+    /// When something moved in either direction, on the coarse clock; it may lie ahead, where something must wait.
+    pub(crate) moved: &'a Cell<Duration>,
+    /// Notes that the receiver takes nothing, or must not get anything yet.
+    pub(crate) is_full: Option<&'a Cell<bool>>,
+    /// How fast they may go, if that is limited.
+    pub(crate) throttle: Option<&'a Throttle>,
+}
+
+impl Motion<'_> {
+    /// Sends bytes as fast as they may go.
+    pub(crate) async fn send(self, to: &mut impl Sink, bytes: &[u8]) -> Result<(), Failure> {
+        let Some(throttle) = self.throttle else { return self.send_now(to, bytes).await };
+        for slice in bytes.chunks(throttle.slice()) {
+            let reserved = throttle.reserve(slice.len());
+            if let Some(moment) = reserved.until() {
+                // A tunnel that must wait is not idle.
+                self.moved.set(self.moved.get().max(moment));
+                Noting { is_full: self.is_full, sending: sleep_until(moment) }.await;
+            }
+            self.send_now(to, slice).await?;
+            reserved.used();
+        }
+        Ok(())
+    }
+
+    async fn send_now(self, to: &mut impl Sink, bytes: &[u8]) -> Result<(), Failure> {
+        let sending = Noting { is_full: self.is_full, sending: to.send(bytes) };
+        sending.await.map_err(|_| Failure::Receiver)?;
+        self.note(bytes.len());
+        Ok(())
+    }
+
+    fn note(self, bytes: usize) {
+        self.count.set(self.count.get() + bytes as u64);
+        self.seen();
+    }
+
+    /// Something has moved.
+    pub(crate) fn seen(self) {
+        self.moved.set(self.moved.get().max(coarse()));
+    }
+}
+
 /// One direction of a tunnel.
 struct Direction<'a, F, T> {
     from: F,
     to: T,
-    count: &'a Cell<u64>,
-    moved: &'a Cell<Duration>,
+    motion: Motion<'a>,
     ended_first: &'a Cell<Option<Party>>,
-    /// Notes that the receiver takes nothing.
-    is_full: Option<&'a Cell<bool>>,
     /// Of the direction to the client.
     watch: Option<Watch<'a>>,
 }
@@ -359,14 +396,13 @@ struct Direction<'a, F, T> {
 impl<F: Source, T: Sink> Direction<'_, F, T> {
     /// Until the sender finishes; then the receiver's side is finished too.
     async fn copy(mut self, first: Chunk) -> Result<(), Failure> {
-        let can_splice = self.from.plain().is_some() && self.to.plain().is_some();
+        let is_plain = self.from.plain().is_some() && self.to.plain().is_some();
+        let can_splice = is_plain && self.motion.throttle.is_none();
         let mut chunk = first;
         loop {
             let is_bulk = can_splice && chunk.is_full();
             if !chunk.is_empty() {
-                let sending = Noting { is_full: self.is_full, sending: self.to.send(&chunk) };
-                sending.await.map_err(|_| Failure::Receiver)?;
-                self.note(chunk.len());
+                self.motion.send(&mut self.to, &chunk).await?;
             }
             // The buffer goes back to the pool before we wait.
             drop(chunk);
@@ -378,7 +414,7 @@ impl<F: Source, T: Sink> Direction<'_, F, T> {
             if chunk.is_empty() {
                 break;
             }
-            self.moved.set(coarse());
+            self.motion.seen();
         }
         if !self.from.ended_orderly() {
             return Err(Failure::Truncated);
@@ -406,17 +442,12 @@ impl<F: Source, T: Sink> Direction<'_, F, T> {
             let Some(to) = self.to.plain() else { return Ok(false) };
             while pipe.held() > 0 {
                 let draining = poll_fn(|context| to.poll_drain(context, &mut pipe));
-                let drained = Noting { is_full: self.is_full, sending: draining }.await;
-                self.note(drained.map_err(|_| Failure::Receiver)?);
+                let drained = Noting { is_full: self.motion.is_full, sending: draining }.await;
+                self.motion.note(drained.map_err(|_| Failure::Receiver)?);
             }
             if count < BULK_BYTES {
                 return Ok(false);
             }
         }
-    }
-
-    fn note(&self, bytes: usize) {
-        self.count.set(self.count.get() + bytes as u64);
-        self.moved.set(coarse());
     }
 }

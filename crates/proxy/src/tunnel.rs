@@ -26,7 +26,7 @@ use crate::connection::{Conn, denied};
 use crate::generation::Generation;
 use crate::onward::{is_where_it_came, unfit_servers};
 use crate::passport::{self, Rejected};
-use crate::policies::{self, List, Permits};
+use crate::policies::{List, Terms};
 use crate::pump::{self, End, Party, cut};
 use crate::tunnel_routes::TunnelRoutes;
 use crate::upstream::{ConnectError, Full, Group, NoServer, Places, Taken, Target, Wish, connect, connect_to};
@@ -73,8 +73,8 @@ pub async fn serve(
     settings: TunnelSettings,
     worker: &Worker,
 ) -> (u64, u64) {
-    let (address, mut permits) = (conn.client.map(|client| client.ip()), Permits::default());
-    if let Err(denial) = policies::admit(&settings.policies, address, &mut permits, &worker.report) {
+    let (address, mut terms) = (conn.client.map(|client| client.ip()), Terms::default());
+    if let Err(denial) = terms.ask(&settings.policies, address, &worker.report) {
         denied(conn, &worker.report, &denial);
         return (first.len() as u64, 0);
     }
@@ -82,17 +82,12 @@ pub async fn serve(
         Ok(opened) => opened,
         Err(traffic) => return traffic,
     };
-    let bounds = pump::Bounds {
-        idle: settings.config.idle_timeout.unwrap_or(settings.idle_timeout),
-        until: settings.config.max_lifetime.map(|lifetime| coarse() + lifetime),
-        // Its end may be all that it has to say, and the upstream slow to take the rest.
-        finished_client: None,
-    };
+    let idle = settings.config.idle_timeout.unwrap_or(settings.idle_timeout);
+    let until = settings.config.max_lifetime.map(|lifetime| coarse() + lifetime);
     let (mut state, first) = TunnelState::new(conn, worker, opened, settings.front.as_deref());
     // The rules are not needed any more, and an idle tunnel must not keep them alive.
     drop(settings);
-    let admitted = policies::admit(&state.route.policies, address, &mut permits, &worker.report);
-    if let Err(denial) = admitted {
+    if let Err(denial) = terms.ask(&state.route.policies, address, &worker.report) {
         state.policy = Some(denial.policy);
         state.report_end("portunus", denial.reason);
         Box::pin(cut(&state.client)).await;
@@ -123,14 +118,18 @@ pub async fn serve(
             return state.unreported_traffic();
         }
     };
+    // The end of a client may be all that it has to say, and the upstream slow to take the rest.
+    let bounds = pump::Bounds { idle, until, finished_client: None, throttles: &terms.throttles };
     let end = carry(&state, first, &upstream, bounds).await;
-    drop((taken, in_flight, permits));
+    terms.throttles.report(&worker.report);
+    state.throttled = terms.throttles.waited();
+    drop((taken, in_flight, terms));
     Box::pin(finish(&state, end, upstream)).await;
     state.unreported_traffic()
 }
 
 /// Carries bytes until the tunnel ends, and tells now and then how many.
-async fn carry(state: &TunnelState<'_>, first: Chunk, upstream: &Transport, bounds: pump::Bounds) -> End {
+async fn carry(state: &TunnelState<'_>, first: Chunk, upstream: &Transport, bounds: pump::Bounds<'_>) -> End {
     let client = ((&state.client, &state.client), first);
     let mut carrying = pin!(pump::run(client, (upstream, Chunk::empty()), bounds, &state.carried));
     poll_fn(|context| {

@@ -18,7 +18,8 @@ use wire::websocket::{ClientMessages, FrameError, Opcode, ServerFrames, Whole, w
 use crate::guard::{Answer, Lease, Messages};
 use crate::message::context::Context;
 use crate::message::contract_note::ContractNote;
-use crate::pump::{self, Bounds, Carried, End, Failure, Noting, Sink, Source, Watch, watching};
+use crate::policies::Throttles;
+use crate::pump::{self, Bounds, Carried, End, Failure, Motion, Sink, Source, Watch, watching};
 
 /// How long the upstream may take to end the message that it is sending, once the connection is to close.
 const CLOSE_WAIT: Duration = Duration::from_secs(2);
@@ -35,7 +36,7 @@ const TRY_AGAIN: u16 = 1013;
 pub async fn run(
     (client, client_first): ((impl Source, impl Sink), Chunk),
     (upstream, upstream_first): (&Transport, Chunk),
-    bounds: Bounds,
+    bounds: Bounds<'_>,
     carried: &Carried,
     messages: &Messages,
     (context, note): (Context<'_>, &mut Option<ContractNote>),
@@ -45,6 +46,7 @@ pub async fn run(
     let socket = Socket {
         upstream,
         carried,
+        throttles: bounds.throttles,
         moved: &moved,
         messages,
         context,
@@ -65,6 +67,7 @@ pub async fn run(
 struct Socket<'a> {
     upstream: &'a Transport,
     carried: &'a Carried,
+    throttles: &'a Throttles,
     moved: &'a Cell<Duration>,
     messages: &'a Messages,
     context: Context<'a>,
@@ -122,7 +125,7 @@ impl Socket<'_> {
             if chunk.is_empty() {
                 break;
             }
-            self.moved.set(coarse());
+            self.motion_up().seen();
         }
         if !client.ended_orderly() {
             return Err(Failure::Truncated);
@@ -166,12 +169,8 @@ impl Socket<'_> {
     }
 
     async fn forward(&self, frames: &[u8]) -> Result<(), Failure> {
-        let sending = Noting { is_full: Some(&self.upstream_is_full), sending: self.upstream.send(frames) };
-        sending.await.map_err(|_| Failure::Receiver)?;
-        let count = &self.carried.from_client;
-        count.set(count.get() + frames.len() as u64);
-        self.moved.set(coarse());
-        Ok(())
+        let mut upstream = self.upstream;
+        self.motion_up().send(&mut upstream, frames).await
     }
 
     /// Ends the connection, with a Close frame for both sides.
@@ -214,7 +213,7 @@ impl Socket<'_> {
             if chunk.is_empty() {
                 break;
             }
-            self.moved.set(coarse());
+            self.motion_down().seen();
         }
         if !self.upstream.ended_orderly() {
             return Err(Failure::Truncated);
@@ -262,10 +261,15 @@ impl Socket<'_> {
         if bytes.is_empty() {
             return Ok(());
         }
-        client.send(bytes).await.map_err(|_| Failure::Receiver)?;
-        let count = &self.carried.to_client;
-        count.set(count.get() + bytes.len() as u64);
-        self.moved.set(coarse());
-        Ok(())
+        self.motion_down().send(client, bytes).await
+    }
+
+    fn motion_up(&self) -> Motion<'_> {
+        let (count, is_full) = (&self.carried.from_client, Some(&self.upstream_is_full));
+        Motion { count, moved: self.moved, is_full, throttle: self.throttles.up() }
+    }
+
+    fn motion_down(&self) -> Motion<'_> {
+        Motion { count: &self.carried.to_client, moved: self.moved, is_full: None, throttle: self.throttles.down() }
     }
 }

@@ -458,6 +458,9 @@ reasons! {
         OverallConcurrencyLimited "overall_concurrency_limited" Proxy 503
             "As many requests, tunnels or flows are under way on the route, or in all, as `concurrency_limit` of a policy allows that does not count by client."
             "`policy` of the log line names the policy; raise its `max_in_flight` if the servers can take more.";
+        BandwidthLimited "bandwidth_limited" Client 0
+            "The client, or whatever else the policy counts apart, moves more bytes than `bandwidth_limit` of a policy allows: what is more has waited, or was dropped if it is a datagram."
+            "Nothing, if that is meant; else raise `download` or `upload` of the policy, or count by another `key`.";
         Maintenance "maintenance" Proxy 503
             "The file of a maintenance switch exists (`maintenance` of a policy)."
             "Remove the file when the maintenance is over.";

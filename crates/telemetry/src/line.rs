@@ -216,6 +216,9 @@ fn request_json(out: &mut Vec<u8>, clock: &mut Clock, record: &RequestRecord<'_>
     json.number("bytes_received", record.bytes_received);
     json.number("bytes_sent", record.bytes_sent);
     json.seconds("duration_seconds", record.duration);
+    if let Some(throttled) = record.throttled {
+        json.seconds("throttled_seconds", throttled);
+    }
     json.some("route", record.route.unwrap_or("").as_bytes());
     if let Some(upstream) = record.upstream {
         json.open("upstream");
@@ -324,6 +327,9 @@ fn tunnel_json(out: &mut Vec<u8>, clock: &mut Clock, record: &TunnelRecord<'_>) 
     json.number("bytes_received", record.bytes_received);
     json.number("bytes_sent", record.bytes_sent);
     json.seconds("duration_seconds", record.duration);
+    if let Some(throttled) = record.throttled {
+        json.seconds("throttled_seconds", throttled);
+    }
     json.seconds("ready_after_seconds", record.ready_after);
     json.open("upstream");
     json.text("name", record.upstream.as_bytes());

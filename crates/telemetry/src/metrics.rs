@@ -249,7 +249,7 @@ fn requests(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result {
     let decisions = sums(workers, |worker| &worker.decisions, every_label);
     page.counters("portunus_contract_requests", "Requests under a contract, by what it said", labels, decisions)?;
     let policies = sums(workers, |worker| &worker.policies, every_label);
-    let help = "Requests that a policy did not let pass, or would not have (logged)";
+    let help = "Requests that a policy rejected, would have rejected (logged), or slowed down (throttled)";
     page.counters("portunus_policy_decisions", help, ["policy", "decision", "reason"], policies)?;
     let by_coding = |value: fn(&CompressionCells) -> u64| {
         sums(workers, |worker| &worker.compression, move |slot| Some((slot.texts(), value(&slot.cells))))

@@ -107,6 +107,8 @@ pub struct RequestRecord<'a> {
     pub upstream_duration: Option<Duration>,
     /// Time in the queue of the upstream, if it waited there.
     pub queued: Option<Duration>,
+    /// Time that its bytes had to wait because a policy limits their bandwidth, if they had to.
+    pub throttled: Option<Duration>,
     /// Who it was verified to come from, if a policy demands to know; hostile bytes possible.
     pub user: Option<&'a str>,
     /// What became of the client's sticky session.
@@ -218,6 +220,8 @@ pub struct TunnelRecord<'a> {
     pub bytes_received: u64,
     /// Bytes carried to the client.
     pub bytes_sent: u64,
+    /// Time that its bytes had to wait because a policy limits their bandwidth, if they had to.
+    pub throttled: Option<Duration>,
     /// Accept to the moment its way was known, handshake included.
     pub ready_after: Duration,
     /// Accept to end.

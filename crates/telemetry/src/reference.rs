@@ -69,6 +69,10 @@ pub const FIELDS: &[(&str, &str)] = &[
     ("upstream.server", "The server that was asked last."),
     ("upstream.status", "Status of its response; absent if it gave none."),
     ("upstream.duration_seconds", "From the request sent to the head of the response."),
+    (
+        "throttled_seconds",
+        "Time that its bytes had to wait because a policy limits their bandwidth, both directions together; absent if none had to.",
+    ),
     ("upstream.queue_seconds", "Time in the queue of the upstream; absent if it did not wait."),
     (
         "upstream.session",
@@ -282,6 +286,7 @@ fn request<'a>(info: &'a tls::Info, proxy: &'a Option<ProxyInfo>) -> RequestReco
         duration: Duration::from_micros(8_412),
         upstream_duration: Some(Duration::from_micros(7_903)),
         queued: Some(Duration::from_micros(120)),
+        throttled: Some(Duration::from_micros(2_100)),
         user: Some("u-4711"),
         session: Some("kept"),
         port_kept: Some(true),
@@ -349,6 +354,7 @@ fn tunnel<'a>(info: &'a tls::Info, proxy: &'a Option<ProxyInfo>) -> TunnelRecord
         port_kept: Some(true),
         bytes_received: 1_822,
         bytes_sent: 90_112,
+        throttled: Some(Duration::from_millis(1_450)),
         ready_after: Duration::from_micros(95),
         duration: Duration::from_millis(61_300),
         ended_by: "upstream",

@@ -117,8 +117,13 @@ impl Build<'_> {
             self.problems.add(node.span, what, "add `allow`, `deny`, `rate_limit` or `jwt`, or remove it");
         }
         self.one_way_to_authenticate(node);
-        if let (Some(entry), PolicyMode::Log) = (node.entry("cors"), setting(node, "mode")) {
+        let is_log = matches!(setting(node, "mode"), PolicyMode::Log);
+        if let Some(entry) = node.entry("cors").filter(|_| is_log) {
             let what = "`cors` has no effect with `mode: log`: browsers decide by what the response says";
+            self.problems.add(entry.key_span, what, "write a policy of its own for it");
+        }
+        if let Some(entry) = node.entry("bandwidth_limit").filter(|_| is_log) {
+            let what = "`bandwidth_limit` has no effect with `mode: log`: it rejects nothing";
             self.problems.add(entry.key_span, what, "write a policy of its own for it");
         }
         PolicyConfig {
@@ -129,6 +134,7 @@ impl Build<'_> {
             deny: self.networks(node, ("deny", "deny_file"), false),
             rate_limit: read::mapping(node, "rate_limit").and_then(|node| self.rate_limit(node)),
             concurrency_limit: read::mapping(node, "concurrency_limit").and_then(|node| self.concurrency_limit(node)),
+            bandwidth_limit: read::mapping(node, "bandwidth_limit").and_then(|node| self.bandwidth_limit(node)),
             jwt: read::mapping(node, "jwt").and_then(|node| self.token_rule(node, verifiers)),
             basic: read::mapping(node, "basic").and_then(|node| self.basic_rule(name, node)),
             forward_auth: read::mapping(node, "forward_auth").and_then(|node| self.forward_auth(node, upstreams)),

@@ -27,6 +27,8 @@ pub struct PolicyConfig {
     pub rate_limit: Option<RateLimit>,
     /// The most requests under way at once.
     pub concurrency_limit: Option<ConcurrencyLimit>,
+    /// The most bytes in a second.
+    pub bandwidth_limit: Option<BandwidthLimit>,
     /// A bearer token that requests must show.
     pub jwt: Option<TokenRule>,
     /// A user name and password that requests must show.
@@ -49,7 +51,9 @@ impl PolicyConfig {
     /// What its limits count apart, all parts of it.
     pub fn limit_keys(&self) -> impl Iterator<Item = &LimitKey> {
         let rate = self.rate_limit.iter().flat_map(|limit| &limit.key);
-        rate.chain(self.concurrency_limit.iter().flat_map(|limit| &limit.key))
+        let concurrency = self.concurrency_limit.iter().flat_map(|limit| &limit.key);
+        let bandwidth = self.bandwidth_limit.iter().filter_map(|limit| limit.key.as_ref()).flatten();
+        rate.chain(concurrency).chain(bandwidth)
     }
 
     /// The claims that its limits count by.
@@ -208,6 +212,21 @@ impl ConcurrencyLimit {
     pub fn is_of_clients(&self) -> bool {
         self.key.iter().any(|key| *key != LimitKey::Route)
     }
+}
+
+/// The most bytes in a second.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BandwidthLimit {
+    /// To the client.
+    pub download: Option<u64>,
+    /// From the client.
+    pub upload: Option<u64>,
+    /// Bytes that go at full speed after a pause.
+    pub burst: u64,
+    /// What is counted apart, each combination of these; none: each connection.
+    pub key: Option<Vec<LimitKey>>,
+    /// Values of the key that are remembered.
+    pub max_keys: usize,
 }
 
 /// What a limit counts apart.

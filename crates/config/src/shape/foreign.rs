@@ -48,6 +48,10 @@ const WORDS: &[(&[&str], &str)] = &[
         "write `rate_limit` in one of the `policies`, and that one's name as `policies` in a route; see docs/policies.md",
     ),
     (
+        &["limit_rate", "limit_rate_after", "bwlim", "rate_limiter_bandwidth"],
+        "write `bandwidth_limit` in one of the `policies`, and that one's name as `policies` in a route; see docs/policies.md",
+    ),
+    (
         &["limit_conn", "in_flight_req", "inflightreq"],
         "write `concurrency_limit` in one of the `policies`, and that one's name as `policies` in a route; see docs/policies.md",
     ),

@@ -103,6 +103,7 @@ pub(crate) static OBJECTS: &[&Object] = &[
     &POLICY,
     &RATE_LIMIT,
     &CONCURRENCY_LIMIT,
+    &BANDWIDTH_LIMIT,
     &LIMIT_KEY,
     &POLICY_JWT,
     &POLICY_BASIC,

@@ -19,7 +19,7 @@ upstreams:
   bytes: { servers: [\"10.0.0.12:25\"], protocol: tcp }
 policies:
   office: { allow: [192.0.2.0/24] }
-  rate: { rate_limit: { rate: 10/s, burst: 20 } }
+  rate: { rate_limit: { rate: 10/s, burst: 20 }, bandwidth_limit: { download: 1MiB, upload: 64KiB, key: client } }
   sso: { forward_auth: { upstream: sso, path: /oauth2/auth, copy: [X-User] } }
 routes:
   - { path: \"/{*rest}\", upstream: web }
@@ -64,6 +64,7 @@ policy     office (of the listener) passes
              addresses passes
 policy     rate (of the route) depends on what is not known here; taken as passed
              rate_limit not known: one request each 100ms and a burst of 20, per client
+             bandwidth_limit passes: download of 1048576 bytes per second and upload of 65536 bytes per second, per client
 policy     sso (of the route) depends on what is not known here; taken as passed
              forward_auth not known: asks sso: GET /oauth2/auth, and copies x-user
 sends      to web, HTTP/1.1

@@ -20,6 +20,7 @@ mod websocket;
 
 mod access;
 mod authority;
+mod bandwidth;
 mod blocked_websockets;
 mod bodies;
 mod claims;

@@ -2,7 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::harness::{Gate, connect, read_to_end, wait_until};
 use crate::secure::Secure;
@@ -295,4 +295,67 @@ fn flows_have_a_rate_and_a_number_and_give_their_places_back() {
     assert!(passes("192.0.2.2:1"));
     site.gate.log(3);
     assert!(passes("192.0.2.1:3") && passes("192.0.2.1:4"));
+}
+
+/// Bytes up and down, in parts that one client shares between two tunnels, faster than their rate.
+#[test]
+fn tunnels_are_as_slow_as_their_bandwidth_and_not_idle_for_that() {
+    let (address, connections) = tcp_upstream();
+    let listeners = format!(
+        "  - {{ name: plain, bind: \"127.0.0.1:0\", {TRUST}, tunnel: {{ upstream: app, policies: thin, idle_timeout: 1s }} }}"
+    );
+    let policies = format!(
+        "policies: {{ thin: {{ bandwidth_limit: {{ download: 1KiB, upload: 1KiB, burst: 0, key: client }} }} }}\n{ADMIN}"
+    );
+    let gate =
+        Gate::start_in(folder(), &yaml(&listeners, &format!("  app: {{ servers: [\"{address}\"] }}"), &policies));
+    let bytes: Vec<_> = (0..3 * 1024).map(|at| (at % 251) as u8).collect();
+    let before = Instant::now();
+    let pairs = [(); 2].map(|()| {
+        let mut near = of_client(&gate, "plain", "192.0.2.1");
+        let mut far = next(&connections);
+        near.write_all(&bytes).unwrap();
+        far.write_all(&bytes).unwrap();
+        (near, far)
+    });
+    for (mut near, mut far) in pairs {
+        for stream in [&mut near, &mut far] {
+            stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            assert!(read_exactly(stream, bytes.len()) == bytes);
+        }
+    }
+    assert!(before.elapsed() >= Duration::from_secs(5), "{:?}", before.elapsed());
+    let log = gate.log(2);
+    // A tunnel that has carried all may rest until the other one has, so what ended it does not matter.
+    assert!(log.iter().any(|line| line["throttled_seconds"].as_f64() > Some(0.0)), "{log:#?}");
+    decisions(&gate, "thin", "throttled", "bandwidth_limited", 4);
+}
+
+#[test]
+fn datagrams_beyond_a_bandwidth_are_dropped() {
+    let site =
+        Balancer::start("policies: thin", "thin: { bandwidth_limit: { upload: 1KiB, burst: 3000, key: client } }");
+    let before = Instant::now();
+    let payload = [b'x'; 1000];
+    site.socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    let (mut passed, mut buffer) = (0, [0; 2048]);
+    // In rounds, so that no socket's memory overflows.
+    for round in 1..=10 {
+        for flow in [1, 2] {
+            let bytes = datagram(&format!("192.0.2.1:{flow}"), &payload);
+            for _ in 0..10 {
+                site.socket.send_to(&bytes, site.gate.address("dns")).unwrap();
+            }
+        }
+        wait_until("all datagrams", || {
+            passed += u64::from(site.socket.recv(&mut buffer).is_ok());
+            passed + site.rejected("bandwidth_limited") == round * 20
+        });
+    }
+    let most = 3 + before.elapsed().as_secs() * 1024 / 1000 + 2;
+    assert!((3..=most).contains(&passed), "{passed} passed, not 3 to {most}");
+    decisions(&site.gate, "thin", "rejected", "bandwidth_limited", 200 - passed as usize);
+    // Others have their own.
+    assert!(site.passes("192.0.2.2:1", "bandwidth_limited"));
+    site.gate.wait_for("bandwidth_limited");
 }

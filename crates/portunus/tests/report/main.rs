@@ -37,6 +37,7 @@ fn record() -> RequestRecord<'static> {
         duration: Duration::from_micros(700),
         upstream_duration: Some(Duration::from_micros(500)),
         queued: None,
+        throttled: None,
         user: None,
         session: None,
         port_kept: None,

@@ -21,7 +21,7 @@ use super::servers::Placed;
 use super::table::{FlowId, Key, Table};
 use crate::generation::UdpRule;
 use crate::passport::{self, Rejected};
-use crate::policies::{self, Permits};
+use crate::policies::Terms;
 use crate::worker::Worker;
 
 /// How the balancer of a flow was found to go about headers; for the mode that finds out.
@@ -60,8 +60,23 @@ pub(super) struct Flow {
     pub(super) unreachable: u64,
     /// Whether it goes onward under the client's own address.
     pub(super) as_client: bool,
-    /// The limits that it counts under.
-    _permits: Permits,
+    /// What policies let it in under.
+    terms: Terms,
+}
+
+impl Flow {
+    /// Whether a datagram may go on, up or down, as far as its bandwidth says.
+    pub(super) fn passes(&self, is_response: bool, bytes: usize, worker: &Worker) -> bool {
+        let throttles = &self.terms.throttles;
+        let throttle = if is_response { throttles.down() } else { throttles.up() };
+        let booked = throttle.map_or(Ok(()), |throttle| throttle.try_book(bytes));
+        let Err(policy) = booked else { return true };
+        let reason = Reason::BandwidthLimited;
+        worker.report.policy(&policy.name, "rejected", reason);
+        worker.report.datagram_refused(&self.config.name, reason);
+        worker.reported.once(&self.config.name, reason, Some(self.client));
+        false
+    }
 }
 
 /// A datagram on its way up.
@@ -175,8 +190,8 @@ impl Flows {
         }
         let config = &rule.config;
         let client = canonical(newcomer.client);
-        let mut permits = Permits::default();
-        policies::admit(&rule.policies, Some(client.ip()), &mut permits, &self.worker.report).map_err(|denial| {
+        let mut terms = Terms::default();
+        terms.ask(&rule.policies, Some(client.ip()), &self.worker.report).map_err(|denial| {
             self.worker.reported.once(&config.name, denial.reason, Some(client));
             denial.reason
         })?;
@@ -207,7 +222,7 @@ impl Flows {
             answered: (0, 0),
             lost: 0,
             unreachable: 0,
-            _permits: permits,
+            terms,
         };
         if let Some(placed) = &flow.placed {
             self.worker.report.flow_at(placed.group_name(), placed.server_name());

@@ -15,7 +15,7 @@ use reason::Reason;
 use transport::{Broken, buffer, recycle};
 
 use crate::message::body::BodyError;
-use crate::message::sides::{BodySink, MessageBody, ResponseSink};
+use crate::message::sides::{BodySink, MessageBody, ResponseSink, sleep_until};
 
 /// What each direction of an exchange has to know of the other.
 #[derive(Debug, Default)]
@@ -43,10 +43,18 @@ impl Flow {
         self.has_moved.set(true);
     }
 
+    /// Waits, and nothing needs to move before then.
+    async fn rest_until(&self, moment: Option<Duration>) {
+        let Some(moment) = moment else { return };
+        self.has_moved.set(false);
+        self.moved_at.set(self.moved_at.get().max(moment));
+        sleep_until(moment).await;
+    }
+
     /// Since when nothing has moved, for a wait that blocks. Both directions belong to one task, so the clock need not be read before that.
     fn still_since(&self) -> Duration {
         if self.has_moved.replace(false) {
-            self.moved_at.set(coarse());
+            self.moved_at.set(self.moved_at.get().max(coarse()));
         }
         self.moved_at.get()
     }
@@ -264,6 +272,7 @@ pub async fn upload(
         if flow.received.get() > max_body_bytes {
             return Err(UploadError::TooLarge);
         }
+        flow.rest_until(body.waits_until()).await;
         // A small last piece goes out with the end: servers of HTTP/2 (Tomcat) count small frames that do not end a body as a flood.
         if joined.takes(count, false) {
             joined.0.extend_from_slice(body.last());

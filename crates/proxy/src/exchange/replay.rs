@@ -4,6 +4,7 @@
 //! that is little. Does not decide whether anything is sent again.
 
 use std::cell::RefCell;
+use std::time::Duration;
 
 use bytes::Bytes;
 use net::Chunk;
@@ -97,6 +98,10 @@ impl<B: MessageBody> MessageBody for Replayed<'_, B> {
 
     fn has_input(&self) -> bool {
         self.has_kept() || self.body.has_input()
+    }
+
+    fn waits_until(&self) -> Option<Duration> {
+        if self.piece.is_empty() { self.body.waits_until() } else { None }
     }
 
     async fn next(&mut self) -> Result<Option<&[u8]>, BodyError> {

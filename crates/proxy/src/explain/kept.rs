@@ -79,7 +79,7 @@ impl ResponseSink for Kept {
         Ok(())
     }
 
-    async fn piece(&mut self, piece: &[u8]) -> Result<(), Broken> {
+    async fn piece_now(&mut self, piece: &[u8]) -> Result<(), Broken> {
         self.keep(piece);
         Ok(())
     }

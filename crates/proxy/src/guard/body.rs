@@ -6,9 +6,10 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::time::Duration;
 
 use net::chunk::CHUNK_BYTES;
-use net::clock::coarse;
+use net::clock::{coarse, precise};
 use net::pace::{Allowance, Pace};
 use net::{Chunk, Deadline};
 use reason::Reason;
@@ -20,7 +21,8 @@ use crate::guard::validation::{Stop, Validation};
 use crate::message::body::BodyError;
 use crate::message::forwarding::TrailerRule;
 use crate::message::rejection::Rejection;
-use crate::message::sides::MessageBody;
+use crate::message::sides::{MessageBody, sleep_until};
+use crate::policies::Throttles;
 
 /// A body, as the guard lets it go on.
 pub struct GuardedBody<'b, B> {
@@ -41,6 +43,31 @@ pub struct GuardedBody<'b, B> {
     trailer_rule: Option<TrailerRule<'b>>,
     /// Where a copy of what passes is put.
     copying: Option<Copying>,
+    metered: Metered,
+}
+
+/// How fast a body may be read.
+#[derive(Debug, Default)]
+struct Metered {
+    throttles: Throttles,
+    /// Up to when what was read is booked.
+    until: Option<Duration>,
+}
+
+impl Metered {
+    /// The next piece of a body, booked.
+    async fn next<'i, B: MessageBody>(&mut self, inner: &'i mut B) -> Result<Option<&'i [u8]>, BodyError> {
+        let piece = inner.next().await?;
+        if let Some(throttle) = self.throttles.up() {
+            self.until = throttle.book(piece.map_or(0, <[u8]>::len));
+        }
+        Ok(piece)
+    }
+
+    /// When what was read last may go on, if not yet.
+    fn waits_until(&self) -> Option<Duration> {
+        self.until.filter(|until| *until > precise())
+    }
 }
 
 /// A copy of a body as far as it has passed, within a bound.
@@ -114,7 +141,13 @@ impl<'b, B: MessageBody> GuardedBody<'b, B> {
             drops_trailers: false,
             trailer_rule: None,
             copying: None,
+            metered: Metered::default(),
         }
+    }
+
+    /// Reads it no faster than this allows.
+    pub fn throttle(&mut self, throttles: &Throttles) {
+        self.metered.throttles = throttles.clone();
     }
 
     /// Puts a copy of what passes there.
@@ -154,11 +187,14 @@ impl<'b, B: MessageBody> GuardedBody<'b, B> {
         let mut total = 0_u64;
         loop {
             let waited_since = coarse();
-            let next = deadline.within(allowance.left(), self.inner.next()).await;
+            let next = deadline.within(allowance.left(), self.metered.next(self.inner)).await;
             let Some(piece) = next.map_err(|_| HoldError::Slow)?.map_err(HoldError::Body)? else { break };
             allowance.moved(coarse().saturating_sub(waited_since), piece.len() as u64);
             total += piece.len() as u64;
             received.set(total);
+            if let Some(moment) = self.metered.waits_until() {
+                sleep_until(moment).await;
+            }
             feed(validation, piece, &mut self.since_turn).await.map_err(HoldError::Validated)?;
             self.keep_last();
             self.count(validation.bytes_held()).map_err(|_| HoldError::NoMemory)?;
@@ -187,7 +223,7 @@ impl<'b, B: MessageBody> GuardedBody<'b, B> {
     /// The next piece of a body whose end waits for the decision: what was read last is kept back.
     async fn next_but_the_end(&mut self) -> Result<Option<&[u8]>, BodyError> {
         loop {
-            let piece = self.inner.next().await?;
+            let piece = self.metered.next(self.inner).await?;
             let Some(watching) = &mut self.watching else { return Ok(None) };
             let is_over = piece.is_none();
             let validated = match piece {
@@ -241,7 +277,8 @@ impl<'b, B: MessageBody> GuardedBody<'b, B> {
 
     /// Whether nobody looks at what passes, and nothing is held or lent.
     fn only_passes(&self) -> bool {
-        self.watching.is_none() && self.copying.is_none() && self.held.is_empty() && self.lent.is_empty()
+        let is_noted = self.watching.is_some() || self.copying.is_some() || self.metered.throttles.up().is_some();
+        !is_noted && self.held.is_empty() && self.lent.is_empty()
     }
 
     /// The next piece, of what is held or as it comes.
@@ -258,9 +295,9 @@ impl<'b, B: MessageBody> GuardedBody<'b, B> {
         }
         self.lent = Chunk::empty();
         match &mut self.watching {
-            None => self.inner.next().await,
+            None => self.metered.next(self.inner).await,
             Some(watching) if watching.blocks => self.next_but_the_end().await,
-            Some(watching) => match self.inner.next().await? {
+            Some(watching) => match self.metered.next(self.inner).await? {
                 Some(piece) => {
                     let _ = feed(&mut watching.validation, piece, &mut self.since_turn).await;
                     let bytes = watching.validation.bytes_held();
@@ -314,6 +351,10 @@ impl<B: MessageBody> MessageBody for GuardedBody<'_, B> {
 
     fn has_input(&self) -> bool {
         !self.held.is_empty() || self.inner.has_input()
+    }
+
+    fn waits_until(&self) -> Option<Duration> {
+        self.metered.waits_until()
     }
 
     async fn next(&mut self) -> Result<Option<&[u8]>, BodyError> {

@@ -1,6 +1,6 @@
 //! Policies, asked in the order in which they are named: those of the listener and the host before a request is routed, those of its route before anything is done.
 //! Where another proxy asks, all of them are asked about the request that it holds. Within one: maintenance, addresses, rate, number, then who sends the request
-//! (`authenticate`), and last what is counted by a claim.
+//! (`authenticate`), what is counted by a claim, and the bandwidth of who may pass.
 //!
 //! A policy that is named at several of these places counts a request at each.
 
@@ -47,6 +47,8 @@ pub(super) async fn check<'p>(
             checked = count(policy, policy.check_identified(&context.applicant(head, route, &ledger.subject)), ledger);
         }
         enforced(policy, checked, context, ledger)?;
+        let applicant = context.applicant(head, route, &ledger.subject);
+        policy.throttle(&applicant, &context.conn.meters, &mut ledger.throttles);
     }
     Ok(())
 }

@@ -98,6 +98,13 @@ fn note(config: &PolicyConfig, checked: Result<(), &Rejection>, dry_run: &mut Dr
         let (most, per) = (limit.max_in_flight, in_words(&limit.key));
         dry_run.unknown("concurrency_limit", format!("{most} requests at once, {per}"));
     }
+    if let Some(limit) = &config.bandwidth_limit {
+        let per = limit.key.as_deref().map_or_else(|| "per connection".to_owned(), in_words);
+        let rates = [("download", limit.download), ("upload", limit.upload)];
+        let rates = rates.iter().filter_map(|(way, rate)| Some(format!("{way} of {} bytes per second", (*rate)?)));
+        let rates: Vec<_> = rates.collect();
+        dry_run.checked("bandwidth_limit", Ok(()), format!("{}, {per}", rates.join(" and ")));
+    }
 }
 
 fn in_words(keys: &[LimitKey]) -> String {

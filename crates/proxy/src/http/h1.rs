@@ -33,6 +33,7 @@ use crate::message::ledger::{Ledger, OpenRequest};
 use crate::message::rejection::{self, Rejection};
 use crate::message::scratch::{self, Parts};
 use crate::message::sides::ResponseSink;
+use crate::policies::Throttles;
 use crate::policies::cors::Decoration;
 use crate::pump::cut;
 use crate::responses::ErrorPages;
@@ -367,6 +368,8 @@ struct H1Answer<'c> {
     gone: Option<GoneWait<'c>>,
     /// Fields that the final response bears.
     decoration: Option<Box<Decoration>>,
+    /// How fast the body may go.
+    throttles: Throttles,
 }
 
 impl<'c> H1Answer<'c> {
@@ -385,6 +388,7 @@ impl<'c> H1Answer<'c> {
             serves_half_closed: false,
             gone: None,
             decoration: None,
+            throttles: Throttles::default(),
         }
     }
 
@@ -404,6 +408,14 @@ impl<'c> H1Answer<'c> {
 impl ResponseSink for H1Answer<'_> {
     fn pace(&mut self, pace: Pace) {
         self.transport.pace_writes(Some(pace));
+    }
+
+    fn throttle(&mut self, throttles: &Throttles) {
+        self.throttles = throttles.clone();
+    }
+
+    fn throttles(&self) -> Option<&Throttles> {
+        Some(&self.throttles)
     }
 
     fn takes_interim(&self) -> bool {
@@ -483,7 +495,7 @@ impl ResponseSink for H1Answer<'_> {
         Ok(())
     }
 
-    async fn piece(&mut self, piece: &[u8]) -> Result<(), Broken> {
+    async fn piece_now(&mut self, piece: &[u8]) -> Result<(), Broken> {
         self.begun = true;
         if !self.keep && self.writer.is_last(piece.len()) {
             self.transport.will_end();
@@ -502,6 +514,10 @@ impl ResponseSink for H1Answer<'_> {
     }
 
     async fn last(&mut self, piece: &[u8], trailers: Option<&Fields>) -> Result<(), Broken> {
+        if self.throttles.down().is_some() {
+            self.piece(piece).await?;
+            return self.end(trailers).await;
+        }
         self.begun = true;
         if !self.keep {
             self.transport.will_end();

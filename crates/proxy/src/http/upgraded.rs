@@ -45,10 +45,12 @@ pub async fn carry(
     let Upgraded { transport, first: upstream_first, place, messages } = *upgraded;
     let upstream = (&transport, upstream_first);
     let serves_half_closed = context.conn.listener.options.half_close == HalfClose::Serve;
+    let throttles = ledger.throttles.clone();
     let bounds = Bounds {
         idle: context.generation.config.limits.tunnel_idle_timeout,
         until: None,
         finished_client: (!serves_half_closed).then_some(FINISHED_CLIENT_WAIT),
+        throttles: &throttles,
     };
     let end = match &messages {
         None => pump::run((client, first), upstream, bounds, &carried).await,
@@ -147,7 +149,7 @@ struct ToStream<'s> {
 
 impl Sink for ToStream<'_> {
     async fn send(&mut self, bytes: &[u8]) -> Result<(), Broken> {
-        self.answer.piece(bytes).await
+        self.answer.piece_now(bytes).await
     }
 
     async fn finish(&mut self, _closes_next: bool) {

@@ -28,6 +28,7 @@ use crate::message::body::BodyError;
 use crate::message::forwarding::interim_fields;
 use crate::message::opening;
 use crate::message::sides::{MessageBody, ResponseSink};
+use crate::policies::Throttles;
 use crate::policies::cors::Decoration;
 
 /// Translates a request's head, with the same strictness as for HTTP/1. `path`: the path and query as they came, where the library could not take
@@ -381,6 +382,8 @@ pub struct H2Answer {
     rest: Option<u64>,
     /// Fields that the final response bears.
     decoration: Option<Box<Decoration>>,
+    /// How fast the body may go.
+    throttles: Throttles,
 }
 
 impl H2Answer {
@@ -396,6 +399,7 @@ impl H2Answer {
             is_connect: head.is_extended_connect(),
             rest: None,
             decoration: None,
+            throttles: Throttles::default(),
         }
     }
 
@@ -513,6 +517,14 @@ impl ResponseSink for H2Answer {
         }
     }
 
+    fn throttle(&mut self, throttles: &Throttles) {
+        self.throttles = throttles.clone();
+    }
+
+    fn throttles(&self) -> Option<&Throttles> {
+        Some(&self.throttles)
+    }
+
     fn takes_interim(&self) -> bool {
         true
     }
@@ -584,6 +596,10 @@ impl ResponseSink for H2Answer {
     }
 
     fn has_capacity(&mut self, bytes: usize) -> bool {
+        if self.throttles.down().is_some() {
+            // While it waits it keeps none of the connection's window from other streams.
+            return false;
+        }
         if let Stage::Body(stream) = &mut self.stage {
             stream.reserve_capacity(bytes);
             return self.sending.outbox.has_capacity(bytes) && stream.capacity() >= bytes;
@@ -591,7 +607,7 @@ impl ResponseSink for H2Answer {
         self.sending.outbox.has_capacity(bytes)
     }
 
-    async fn piece(&mut self, piece: &[u8]) -> Result<(), Broken> {
+    async fn piece_now(&mut self, piece: &[u8]) -> Result<(), Broken> {
         self.send_head(false)?;
         self.rest = self.rest.map(|rest| rest.saturating_sub(piece.len() as u64));
         let is_last = self.rest == Some(0);

@@ -17,7 +17,7 @@ use crate::message::contract_note::ContractNote;
 use crate::message::dry_run::DryRun;
 use crate::message::rejection::Rejection;
 use crate::message::scratch::Parts;
-use crate::policies::Permits;
+use crate::policies::{Permits, Throttles};
 use crate::route::{Noted, Params, Sought, Values};
 use crate::upstream::{Group, Server};
 use crate::worker::Worker;
@@ -73,6 +73,8 @@ pub struct Ledger {
     pub policy: Option<Arc<PolicyConfig>>,
     /// The limits that it counts under for as long as it lasts, its tunnel included.
     pub permits: Permits,
+    /// How fast its bytes may go.
+    pub throttles: Throttles,
     /// What its contract said.
     pub contract: Option<ContractNote>,
     /// What the configuration adds to its record, if it adds anything.
@@ -112,6 +114,7 @@ impl Ledger {
             compressed: None,
             policy: None,
             permits: Permits::default(),
+            throttles: Throttles::default(),
             contract: None,
             added: None,
             dry_run: None,
@@ -183,6 +186,7 @@ impl Ledger {
             let Added { fields, params, is_secure } = added;
             AddedValues { fields, values: Values { sought, params, request_id: self.id(), is_secure: *is_secure } }
         });
+        self.throttles.report(&worker.report);
         worker.report.request(&RequestRecord {
             started: self.started,
             listener: &conn.listener.name,
@@ -210,6 +214,7 @@ impl Ledger {
             duration: self.started_at.elapsed(),
             upstream_duration: self.upstream_duration,
             queued: self.queued,
+            throttled: self.throttles.waited(),
             user: self.subject.user(),
             session: self.session,
             port_kept: self.port_kept,

@@ -1,17 +1,21 @@
 //! What an exchange needs of both sides, whichever version each of them speaks.
 
 use std::future::poll_fn;
+use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use net::Chunk;
+use net::clock::precise;
 use net::pace::Pace;
 use reason::Reason;
 use transport::Broken;
 use wire::http::{BodyFraming, Fields, ResponseHead};
 
 use crate::message::body::{BodyError, BodyReader, BodyWriter};
+use crate::policies::Throttles;
 use crate::policies::cors::Decoration;
 
 /// A body as it arrives: a request's from the client, a response's from the upstream.
@@ -27,6 +31,11 @@ pub trait MessageBody {
 
     /// Whether the next piece is there already.
     fn has_input(&self) -> bool;
+
+    /// When the piece that was lent last may go on (on the precise clock), if not yet, because bandwidth is limited.
+    fn waits_until(&self) -> Option<Duration> {
+        None
+    }
 
     /// The next piece, lent until the next call; none at the end.
     async fn next(&mut self) -> Result<Option<&[u8]>, BodyError>;
@@ -53,9 +62,17 @@ pub trait BodySink {
 /// The answer to a request as it is written: begin, fields, finish the head, pieces, end.
 ///
 /// Whatever is sent is bounded by how slowly the client may take it: that fails with `TimedOut`.
-pub trait ResponseSink {
+pub trait ResponseSink: Sized {
     /// Sets how slowly the client may take what is sent from now on.
     fn pace(&mut self, pace: Pace);
+
+    /// Sets how fast the body may go to the client.
+    fn throttle(&mut self, _throttles: &Throttles) {}
+
+    /// How fast that is, where it was set.
+    fn throttles(&self) -> Option<&Throttles> {
+        None
+    }
 
     /// Whether the client understands interim responses.
     fn takes_interim(&self) -> bool;
@@ -90,8 +107,16 @@ pub trait ResponseSink {
         true
     }
 
-    /// Sends a piece of the body, together with the head if that is still unsent.
-    async fn piece(&mut self, piece: &[u8]) -> Result<(), Broken>;
+    /// Sends a piece of the body as fast as that may go, together with the head if that is still unsent.
+    async fn piece(&mut self, piece: &[u8]) -> Result<(), Broken> {
+        if self.throttles().is_some_and(|throttles| throttles.down().is_some()) {
+            return Box::pin(trickle(self, piece)).await;
+        }
+        self.piece_now(piece).await
+    }
+
+    /// The same, however fast.
+    async fn piece_now(&mut self, piece: &[u8]) -> Result<(), Broken>;
 
     /// Ends the body.
     async fn end(&mut self, trailers: Option<&Fields>) -> Result<(), Broken>;
@@ -159,6 +184,29 @@ impl MessageBody for Piece<'_> {
     fn take_last(&mut self, _least_bytes: usize) -> Option<Chunk> {
         None
     }
+}
+
+/// Waits until a moment on the precise clock.
+pub async fn sleep_until(moment: Duration) {
+    tokio::time::sleep(moment.saturating_sub(precise())).await;
+}
+
+/// Sends a piece of a body as fast as its throttle lets it.
+async fn trickle(sink: &mut impl ResponseSink, piece: &[u8]) -> Result<(), Broken> {
+    let throttles = sink.throttles().cloned().unwrap_or_default();
+    let Some(throttle) = throttles.down() else { return sink.piece_now(piece).await };
+    for slice in piece.chunks(throttle.slice()) {
+        let reserved = throttle.reserve(slice.len());
+        if let Some(moment) = reserved.until() {
+            // The client has all that was sent before, the head among it, while this waits.
+            sink.flush().await?;
+            let waited = while_wanted(Box::pin(sleep_until(moment)), sink).await;
+            waited.map_err(|_| Broken::Socket(io::ErrorKind::ConnectionReset.into()))?;
+        }
+        sink.piece_now(slice).await?;
+        reserved.used();
+    }
+    Ok(())
 }
 
 impl MessageBody for BodyReader<'_> {

@@ -7,8 +7,18 @@ use config::{PolicyConfig, PolicyMode};
 use reason::Reason;
 use telemetry::WorkerReport;
 
-use super::{ActivePolicy, Applicant, Permits};
+use super::{ActivePolicy, Applicant, ConnectionMeters, Permits, Throttles};
 use crate::client::RequestClient;
+
+/// What a connection or flow was let in under.
+#[derive(Debug, Default)]
+pub struct Terms {
+    /// The limits that it counts under for as long as it lasts.
+    pub permits: Permits,
+    /// Its bandwidth.
+    pub throttles: Throttles,
+    meters: ConnectionMeters,
+}
 
 /// Why a connection or flow may not pass.
 #[derive(Debug, Clone)]
@@ -19,35 +29,38 @@ pub struct Denial {
     pub reason: Reason,
 }
 
-/// Asks policies about a connection or flow of a client, if it is known whose it is. `permits`: what it counts as for as long as it lasts.
-///
-/// # Errors
-/// The first that does not let it pass.
-pub fn admit(
-    policies: &[Arc<ActivePolicy>],
-    client: Option<IpAddr>,
-    permits: &mut Permits,
-    report: &WorkerReport,
-) -> Result<(), Denial> {
-    if policies.is_empty() {
-        return Ok(());
-    }
-    let client = RequestClient::itself(client);
-    let applicant = Applicant { client, head: None, route: None, certificate: None, subject: None };
-    for policy in policies {
-        let denied = match policy.check_unidentified(&applicant) {
-            Ok(permit) => {
-                permit.into_iter().for_each(|permit| permits.hold(permit));
-                continue;
-            }
-            Err(denied) => denied,
-        };
-        let (config, reason) = (&policy.config, policy.reason(denied));
-        let enforces = config.mode == PolicyMode::Enforce;
-        report.policy(&config.name, if enforces { "rejected" } else { "logged" }, reason);
-        if enforces {
-            return Err(Denial { policy: Arc::clone(config), reason });
+impl Terms {
+    /// Asks policies about a connection or flow of a client, if it is known whose it is, and notes what they let it in under.
+    ///
+    /// # Errors
+    /// The first that does not let it pass.
+    pub fn ask(
+        &mut self,
+        policies: &[Arc<ActivePolicy>],
+        client: Option<IpAddr>,
+        report: &WorkerReport,
+    ) -> Result<(), Denial> {
+        if policies.is_empty() {
+            return Ok(());
         }
+        let client = RequestClient::itself(client);
+        let applicant = Applicant { client, head: None, route: None, certificate: None, subject: None };
+        for policy in policies {
+            let denied = match policy.check_unidentified(&applicant) {
+                Ok(permit) => {
+                    permit.into_iter().for_each(|permit| self.permits.hold(permit));
+                    policy.throttle(&applicant, &self.meters, &mut self.throttles);
+                    continue;
+                }
+                Err(denied) => denied,
+            };
+            let (config, reason) = (&policy.config, policy.reason(denied));
+            let enforces = config.mode == PolicyMode::Enforce;
+            report.policy(&config.name, if enforces { "rejected" } else { "logged" }, reason);
+            if enforces {
+                return Err(Denial { policy: Arc::clone(config), reason });
+            }
+        }
+        Ok(())
     }
-    Ok(())
 }

@@ -1,8 +1,8 @@
-//! The rate of requests by key, exact over all workers: the generic cell rate algorithm (ITU-T I.371, annex A) over a table of fixed size.
+//! The rate of requests, or of bytes, by key, exact over all workers: the generic cell rate algorithm (ITU-T I.371, annex A) over a table of fixed size.
 //!
 //! For each key one time is kept, when its burst would be whole again. All that is needed fits into one word, so that a request costs one
-//! compare-and-swap and no lock: 24 bits of the key's hash, and 40 bits of that time in microseconds, which wrap after twelve days. A time that is further ahead than
-//! the burst reaches is an old one, and stands for a key without requests; nothing needs to be cleaned up. A set of eight words is one cache line. In a full set the key that has
+//! compare-and-swap and no lock: 24 bits of the key's hash, and 40 bits of that time, which wrap after twelve days (in microseconds, for requests). A time that is further ahead than
+//! the burst reaches is an old one, and stands for a key without requests; long before it could look new again, `forget_old` has removed it. A set of eight words is one cache line. In a full set the key that has
 //! used least of its burst is forgotten, so whoever floods is not. Two keys with equal hashes share their rate: one pair in two millions within a set,
 //! and nobody can choose it, since the hash has a secret.
 
@@ -13,11 +13,17 @@ use std::time::Duration;
 use config::RateLimit;
 use net::clock;
 
+/// What rates of requests are counted in.
+const MICROSECOND: Duration = Duration::from_micros(1);
 /// Words of a set: those of a cache line.
 const WAYS: usize = 8;
 /// Bits of a time.
 const TIME_BITS: u32 = 40;
 const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
+/// How late a thread may be with the time that it has read: what others have booked since is ahead of that by as much more.
+const LATE: Duration = Duration::from_secs(60);
+/// Sets that are looked through with one look at the clock.
+const SETS_PER_LOOK: usize = 1024;
 
 /// Keys, and how much of their burst they have used.
 #[derive(Debug)]
@@ -25,7 +31,9 @@ pub(super) struct RateTable {
     sets: Box<[Set]>,
     hasher: RandomState,
     started: Duration,
-    /// The longest time that a burst has stood for under any configuration: what is ahead by more is old.
+    /// What times are counted in.
+    tick: Duration,
+    /// The longest time that a key has been ahead under any configuration.
     reach: AtomicU64,
 }
 
@@ -34,20 +42,31 @@ pub(super) struct RateTable {
 struct Set([AtomicU64; WAYS]);
 
 impl RateTable {
-    /// Room for so many keys; twice as many places, since keys do not spread evenly over the sets.
-    pub(super) fn new(max_keys: usize) -> RateTable {
+    /// Room for so many keys; twice as many places, since keys do not spread evenly over the sets. `tick`: what times are counted in.
+    pub(super) fn new(max_keys: usize, tick: Duration) -> RateTable {
         let sets = (max_keys * 2).div_ceil(WAYS).next_power_of_two();
         RateTable {
             sets: (0..sets).map(|_| Set::default()).collect(),
             hasher: RandomState::new(),
             started: clock::precise(),
+            tick,
             reach: AtomicU64::new(0),
         }
     }
 
+    /// That of a rate of requests.
+    pub(super) fn of_requests(max_keys: usize) -> RateTable {
+        RateTable::new(max_keys, MICROSECOND)
+    }
+
     /// What was counted under another limit counts under this one.
     pub(super) fn serve(&self, limit: &RateLimit) {
-        self.reach.fetch_max(micros(limit.interval) * u64::from(limit.burst), Ordering::Relaxed);
+        self.reach(micros(limit.interval) * u64::from(limit.burst));
+    }
+
+    /// A key may be so many ticks ahead.
+    pub(super) fn reach(&self, ticks: u64) {
+        self.reach.fetch_max(ticks.min(TIME_MASK / 2), Ordering::Relaxed);
     }
 
     /// What keys are hashed by.
@@ -60,24 +79,83 @@ impl RateTable {
     /// # Errors
     /// It comes too early, by so much.
     pub(super) fn take(&self, hash: u64, limit: &RateLimit) -> Result<(), Duration> {
-        let now = clock::precise().saturating_sub(self.started);
-        self.take_at(hash, limit, micros(now))
+        self.take_at(hash, limit, self.now())
     }
 
     fn take_at(&self, hash: u64, limit: &RateLimit, now: u64) -> Result<(), Duration> {
         let interval = micros(limit.interval);
         let whole = interval * u64::from(limit.burst);
+        let taken = self.change(hash, now, |used| if used + interval > whole { None } else { Some(used + interval) });
+        taken.map(|_| ()).map_err(|used| Duration::from_micros(used + interval - whole))
+    }
+
+    /// Books so many ticks of a key, however many are booked; says how many were before, and whether all could be booked.
+    pub(super) fn book(&self, hash: u64, ticks: u64, now: Duration) -> (u64, bool) {
+        let most = self.reach.load(Ordering::Relaxed);
+        let booked = self.change(hash, self.ticks_at(now), |used| Some(used.saturating_add(ticks).min(most)));
+        let before = booked.unwrap_or_else(|used| used);
+        (before, before.saturating_add(ticks) <= most)
+    }
+
+    /// Takes back so many ticks that were booked.
+    pub(super) fn give_back(&self, hash: u64, ticks: u64, now: Duration) {
+        let _ = self.change(hash, self.ticks_at(now), |used| (used > 0).then(|| used.saturating_sub(ticks)));
+    }
+
+    /// Books so many ticks of a key if no more than `whole` are booked then, or none were before.
+    pub(super) fn try_book(&self, hash: u64, ticks: u64, whole: u64, now: Duration) -> bool {
+        let most = self.reach.load(Ordering::Relaxed);
+        let fits = |used: u64| used == 0 || used.saturating_add(ticks) <= whole;
+        self.change(hash, self.ticks_at(now), |used| fits(used).then(|| used.saturating_add(ticks).min(most))).is_ok()
+    }
+
+    /// Forgets the keys that have their whole burst again.
+    pub(super) fn forget_old(&self) {
+        self.sets.chunks(SETS_PER_LOOK).for_each(|sets| self.forget_old_of(sets, self.now()));
+    }
+
+    fn forget_old_of(&self, sets: &[Set], now: u64) {
+        let horizon = self.horizon();
+        for slot in sets.iter().flat_map(|set| &set.0) {
+            let word = slot.load(Ordering::Relaxed);
+            if word != 0 && used(word, horizon, now) == 0 {
+                let _ = slot.compare_exchange(word, 0, Ordering::Relaxed, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// What is ahead by more than this is old.
+    fn horizon(&self) -> u64 {
+        self.reach.load(Ordering::Relaxed).saturating_add(self.ticks_of(LATE))
+    }
+
+    /// Ticks since it was made.
+    fn now(&self) -> u64 {
+        self.ticks_at(clock::precise())
+    }
+
+    fn ticks_at(&self, moment: Duration) -> u64 {
+        self.ticks_of(moment.saturating_sub(self.started))
+    }
+
+    fn ticks_of(&self, time: Duration) -> u64 {
+        u64::try_from(time.as_nanos() / self.tick.as_nanos().max(1)).unwrap_or(u64::MAX)
+    }
+
+    /// Changes how much a key has used; says how much it had.
+    ///
+    /// # Errors
+    /// The same, where `change` says that nothing is changed.
+    fn change(&self, hash: u64, now: u64, change: impl Fn(u64) -> Option<u64>) -> Result<u64, u64> {
         let tag = hash >> TIME_BITS;
         // The number of sets is a power of two.
-        let Some(set) = self.sets.get(hash as usize & (self.sets.len() - 1)) else { return Ok(()) };
+        let Some(set) = self.sets.get(hash as usize & (self.sets.len() - 1)) else { return Ok(0) };
         loop {
-            let Place { slot, word, used } = set.find(tag, self.reach.load(Ordering::Relaxed), now);
-            if used + interval > whole {
-                return Err(Duration::from_micros(used + interval - whole));
-            }
-            let next = tag << TIME_BITS | (now + used + interval) & TIME_MASK;
+            let Place { slot, word, used } = set.find(tag, self.horizon(), now);
+            let Some(after) = change(used) else { return Err(used) };
+            let next = tag << TIME_BITS | (now + after) & TIME_MASK;
             if slot.compare_exchange_weak(word, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-                return Ok(());
+                return Ok(used);
             }
         }
     }
@@ -88,19 +166,18 @@ struct Place<'s> {
     slot: &'s AtomicU64,
     /// What was there.
     word: u64,
-    /// How much of its burst the key has used, microseconds.
+    /// How much of its burst the key has used, ticks.
     used: u64,
 }
 
 impl Set {
     /// The place of a key: its own, or that of the key that has used least.
-    fn find(&self, tag: u64, reach: u64, now: u64) -> Place<'_> {
+    fn find(&self, tag: u64, horizon: u64, now: u64) -> Place<'_> {
         let [first, ..] = &self.0;
         let mut least = Place { slot: first, word: 0, used: u64::MAX };
         for slot in &self.0 {
             let word = slot.load(Ordering::Relaxed);
-            let ahead = word.wrapping_sub(now) & TIME_MASK;
-            let used = if ahead <= reach { ahead } else { 0 };
+            let used = used(word, horizon, now);
             if word >> TIME_BITS == tag {
                 return Place { slot, word, used };
             }
@@ -110,6 +187,12 @@ impl Set {
         }
         Place { used: 0, ..least }
     }
+}
+
+/// How much of its burst the key of a word has used.
+fn used(word: u64, horizon: u64, now: u64) -> u64 {
+    let ahead = word.wrapping_sub(now) & TIME_MASK;
+    if ahead <= horizon && word != 0 { ahead } else { 0 }
 }
 
 fn micros(duration: Duration) -> u64 {
@@ -129,7 +212,7 @@ mod tests {
     }
 
     fn table(micros: u64, burst: u32) -> (RateTable, RateLimit) {
-        let (table, limit) = (RateTable::new(1024), limit(micros, burst));
+        let (table, limit) = (RateTable::of_requests(1024), limit(micros, burst));
         table.serve(&limit);
         (table, limit)
     }
@@ -199,6 +282,31 @@ mod tests {
         for now in [TIME_MASK / 2, TIME_MASK, TIME_MASK + 1_000] {
             assert!(table.take_at(1, &limit, now).is_ok(), "at {now}");
         }
+    }
+
+    /// A whole wrap later, the time at which the burst was used up comes again.
+    #[test]
+    fn what_was_forgotten_in_time_never_looks_like_something_ahead() {
+        for forgets in [false, true] {
+            let (table, limit) = table(1_000, 2);
+            (0..2).for_each(|_| table.take_at(1, &limit, 5_000).unwrap());
+            if forgets {
+                table.forget_old_of(&table.sets, 5_500);
+                assert!(table.take_at(1, &limit, 5_500).is_err(), "it is not old yet");
+                table.forget_old_of(&table.sets, 1_000_000);
+            }
+            assert_eq!(table.take_at(1, &limit, TIME_MASK + 1 + 5_500).is_ok(), forgets);
+        }
+    }
+
+    /// A thread may be held up behind its look at the clock; what others have counted since is not old for that.
+    #[test]
+    fn who_is_late_sees_what_others_have_used() {
+        let (table, limit) = table(1_000, 3);
+        (0..3).for_each(|_| table.take_at(1, &limit, 5_000).unwrap());
+        table.forget_old_of(&table.sets, 4_000);
+        assert_eq!(table.take_at(1, &limit, 4_000), Err(Duration::from_millis(2)));
+        assert!(table.take_at(1, &limit, 5_000).is_err());
     }
 
     #[test]

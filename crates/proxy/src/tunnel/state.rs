@@ -55,6 +55,8 @@ pub(super) struct TunnelState<'a> {
     port_kept: Option<bool>,
     /// The policy that did not let it pass.
     pub(super) policy: Option<Arc<PolicyConfig>>,
+    /// For how long its bytes had to wait.
+    pub(super) throttled: Option<Duration>,
     /// Its place among the tunnels that may lead to us.
     hop: Option<Hop>,
     /// What was carried so far.
@@ -91,6 +93,7 @@ impl<'a> TunnelState<'a> {
             retries: 0,
             port_kept: None,
             policy: None,
+            throttled: None,
             hop: None,
             carried: Carried::default(),
             reported: Cell::default(),
@@ -199,6 +202,7 @@ impl<'a> TunnelState<'a> {
             port_kept: self.port_kept,
             bytes_received: self.carried.from_client.get(),
             bytes_sent: self.carried.to_client.get(),
+            throttled: self.throttled,
             ready_after: self.ready_after,
             duration: conn.accepted_at.1.elapsed(),
             ended_by,

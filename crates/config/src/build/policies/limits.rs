@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::super::placeholders::claim_name;
 use super::super::{Build, Fault, headers, read};
 use super::cookie_name;
-use crate::model::{CertificateKey, ConcurrencyLimit, LimitKey, RateLimit};
+use crate::model::{BandwidthLimit, CertificateKey, ConcurrencyLimit, LimitKey, RateLimit};
 use crate::problem::shown;
 use crate::table::{Setting, setting};
 use crate::yaml::Node;
@@ -16,10 +16,14 @@ const MICROSECOND: Duration = Duration::from_micros(1);
 const MAX_RATE: u64 = 100_000;
 /// Longest time that a burst may stand for.
 const MAX_BURST_TIME: Duration = Duration::from_secs(24 * 3_600);
+/// Longest time that a burst of bytes may stand for.
+const MAX_BURST_OF_BYTES: Duration = Duration::from_secs(3_600);
+/// Least burst of bytes unless one is given: what goes in one piece.
+const LEAST_BURST_BYTES: u64 = 16 * 1024;
 /// Most parts of what a limit counts apart.
 const MAX_KEY_PARTS: usize = 4;
 /// The limits of a policy, each with a `key`.
-pub(super) const LIMITS: [&str; 2] = ["rate_limit", "concurrency_limit"];
+pub(super) const LIMITS: [&str; 3] = ["rate_limit", "concurrency_limit", "bandwidth_limit"];
 
 impl Build<'_> {
     pub(super) fn rate_limit(&mut self, node: &Node) -> Option<RateLimit> {
@@ -45,6 +49,37 @@ impl Build<'_> {
             key: self.limit_keys(node.get("key")?)?,
             max_keys: setting(node, "max_keys"),
         })
+    }
+
+    pub(super) fn bandwidth_limit(&mut self, node: &Node) -> Option<BandwidthLimit> {
+        let (download, upload) = (read::size(node, "download"), read::size(node, "upload"));
+        let slowest = download.into_iter().chain(upload).min();
+        let Some(slowest) = slowest else {
+            if node.entry("download").is_none() && node.entry("upload").is_none() {
+                let fix = "add `download` or `upload`: `download: 1MiB` is that many bytes per second to the client";
+                self.problems.add(node.span, "`bandwidth_limit` limits neither direction", fix);
+            }
+            return None;
+        };
+        let burst = read::size(node, "burst").unwrap_or_else(|| (slowest / 10).max(LEAST_BURST_BYTES));
+        if burst / slowest >= MAX_BURST_OF_BYTES.as_secs() {
+            let at = node.get("burst").map_or(node.span, |node| node.span);
+            let what = "`burst` takes more than an hour to pass at this rate, so there is hardly a limit";
+            self.problems.add(at, what, "lower `burst`, or raise the rate");
+        }
+        let key = node.get("key")?;
+        let is_connection = |item: &Node| item.text() == Some("connection");
+        let key = match key.one_or_many() {
+            [only] if is_connection(only) => None,
+            items => {
+                if let Some(item) = items.iter().find(|item| is_connection(item)) {
+                    self.problems.add(item.span, "`connection` beside other parts", "keep one of them");
+                    return None;
+                }
+                Some(self.limit_keys(key)?)
+            }
+        };
+        Some(BandwidthLimit { download, upload, burst, key, max_keys: setting(node, "max_keys") })
     }
 
     /// What a limit counts apart; none if a part of it could not be read.

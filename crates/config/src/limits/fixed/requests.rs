@@ -120,6 +120,13 @@ pub(super) const REQUESTS: &[FixedBound] = &[
         "Bounds the work of reading it.",
     ),
     bound(
+        "proxy/src/policies/bandwidth.rs",
+        "MOST_AHEAD",
+        "Time for which bytes wait for their bandwidth",
+        "600s",
+        "Behind more than that the rest is not counted: who leaves bytes unsent must not block a key for long.",
+    ),
+    bound(
         "proxy/src/guard/body.rs",
         "BYTES_PER_TURN",
         "Body validated in one turn",

@@ -80,6 +80,12 @@ pub(in crate::shape) static POLICY: Object = object(
             "Most requests under way at once; those beyond it are rejected with 429, or with 503 where `key` is `all` or `route`, since it is not their client then who has too many.",
         ),
         optional(
+            "bandwidth_limit",
+            Shape::Object(&BANDWIDTH_LIMIT),
+            "(none)",
+            "Most bytes in a second; what is more waits. Datagrams do not wait but are dropped.",
+        ),
+        optional(
             "jwt",
             Shape::Object(&POLICY_JWT),
             "(none)",
@@ -336,6 +342,46 @@ pub(in crate::shape) static CONCURRENCY_LIMIT: Object = object(
             "Values of `key` that can have requests under way at once, at 16 bytes each in the whole process. What is more is counted together with others, so that it may be rejected early, but never late.",
         )],
     ],
+);
+
+pub(in crate::shape) static BANDWIDTH_LIMIT: Object = object(
+    "policy.bandwidth_limit",
+    "bytes in a second",
+    &[&[
+        optional(
+            "download",
+            Shape::Size(KIB, 10 * GIB),
+            "(unlimited)",
+            "Bytes per second to the client, of response bodies, WebSockets, tunnels and flows.",
+        ),
+        optional(
+            "upload",
+            Shape::Size(KIB, 10 * GIB),
+            "(unlimited)",
+            "Bytes per second from the client, of request bodies, WebSockets, tunnels and flows.",
+        ),
+        optional(
+            "burst",
+            Shape::Size(0, TIB),
+            "(those of a tenth of a second, at least 16KiB)",
+            "Bytes that go at full speed after a pause, in each direction.",
+        ),
+        optional(
+            "key",
+            Shape::OneOrMany(&Shape::Either(&[
+                Shape::Choice(&["connection", "client", "route", "all"]),
+                Shape::Object(&LIMIT_KEY),
+            ])),
+            "connection",
+            "What shares the bandwidth. `connection`: everything on one connection of a client, or in one flow. The others mean what they mean for `rate_limit`.",
+        ),
+        optional(
+            "max_keys",
+            Shape::Int(1_024, 100_000_000),
+            "131072",
+            "Values of `key` that are remembered, at 16 bytes each and direction in the whole process. Beyond them those that have used least are forgotten.",
+        ),
+    ]],
 );
 
 /// What limits count apart.

@@ -216,7 +216,7 @@ impl ResponseSink for Nobody {
         Ok(())
     }
 
-    async fn piece(&mut self, _piece: &[u8]) -> Result<(), Broken> {
+    async fn piece_now(&mut self, _piece: &[u8]) -> Result<(), Broken> {
         Ok(())
     }
 
