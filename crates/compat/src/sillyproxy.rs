@@ -138,6 +138,7 @@ fn translate(arguments: &Arguments) -> Result<(Config, Vec<String>), Vec<String>
         limits: Limits { keep_alive_timeout: Duration::from_secs(60), ..Limits::default() },
         listener_limits: BTreeMap::new(),
         geoip: config::GeoipConfig::default(),
+        environment: config::FromEnvironment::default(),
         included: Vec::new(),
         effective: Effective::default(),
         unused: Default::default(),

@@ -42,6 +42,7 @@ use geoip::Databases;
 pub(super) use key_server::build_key_server;
 pub use variables::warnings as variable_warnings;
 
+use super::environment::FromEnvironment;
 use super::limits::Limits;
 use super::machine::Machine;
 use super::model::{Config, ListenerConfig, LogField, PolicyConfig, RouteConfig, Unused};
@@ -129,6 +130,9 @@ pub(super) fn build(
         listener_limits,
         included: sources.included.clone(),
         effective: Effective::of(&ROOT, root),
+        environment: FromEnvironment::of(sources.files.iter().map(|file| file.text.as_str()), |name| {
+            std::env::var(name).ok()
+        }),
         unused: Unused(build.unused(root)),
     };
     acme::add_names(root, &mut config, build.problems);

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use crate::environment::FromEnvironment;
 use crate::model::Config;
 use crate::shape::effective::{REDACTED, is_field_with_credential};
 use crate::table::{Object, Shape};
@@ -88,7 +89,19 @@ impl Comparable {
             let names = config.routes.iter().filter(|route| !route.is_further_path).map(|route| route.name.clone());
             routes.iter_mut().zip(names).for_each(|((key, _), name)| *key = name);
         }
+        root.hide(&config.environment);
         Comparable { root }
+    }
+}
+
+impl Part {
+    /// Shows what variables of the environment put in by their names.
+    fn hide(&mut self, environment: &FromEnvironment) {
+        match self {
+            Part::Map(members) => members.values_mut().for_each(|(part, _)| part.hide(environment)),
+            Part::List(items) => items.iter_mut().for_each(|(_, part)| part.hide(environment)),
+            Part::Leaf(leaf) => leaf.shown = environment.hide(&leaf.shown),
+        }
     }
 }
 

@@ -42,6 +42,46 @@ pub(crate) fn substituted(text: &str, get: impl Fn(&str) -> Option<String>) -> R
     Ok(Some(out))
 }
 
+/// Shorter values are no secrets, and would be found everywhere.
+const SHORTEST_HIDDEN: usize = 6;
+
+/// What variables of the environment put into a configuration, so that what is shown of it can name them instead. Shows none of it itself.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct FromEnvironment(Vec<(String, String)>);
+
+impl std::fmt::Debug for FromEnvironment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("FromEnvironment")
+    }
+}
+
+impl FromEnvironment {
+    /// That of the texts of some files.
+    pub(crate) fn of<'t>(
+        texts: impl Iterator<Item = &'t str>,
+        get: impl Fn(&str) -> Option<String>,
+    ) -> FromEnvironment {
+        let mut found: Vec<(String, String)> = Vec::new();
+        for text in texts {
+            for (at, _) in text.match_indices("${") {
+                let Some((name, ..)) = text.get(at + 2..).and_then(reference) else { continue };
+                let value = get(name).filter(|value| value.len() >= SHORTEST_HIDDEN);
+                if let Some(value) = value.filter(|_| !found.iter().any(|(known, _)| known == name)) {
+                    found.push((name.to_owned(), value));
+                }
+            }
+        }
+        // One may be a part of another.
+        found.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
+        FromEnvironment(found)
+    }
+
+    /// A text, with the names of variables (`${NAME}`) in the place of what they hold.
+    pub fn hide(&self, text: &str) -> String {
+        self.0.iter().fold(text.to_owned(), |text, (name, value)| text.replace(value, &format!("${{{name}}}")))
+    }
+}
+
 /// The name and default of a reference behind its `${`, and what follows it.
 fn reference(text: &str) -> Option<(&str, Option<&str>, &str)> {
     let is_name = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
@@ -74,6 +114,23 @@ fn value(name: &str, default: Option<&str>, get: &impl Fn(&str) -> Option<String
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_variables_hold_is_shown_by_their_names() {
+        let get = |name: &str| match name {
+            "KEY" => Some("s3cret-key".to_owned()),
+            "LONG" => Some("s3cret-key-of-more".to_owned()),
+            "PORT" => Some("8080".to_owned()),
+            _ => None,
+        };
+        let found = FromEnvironment::of(["a: ${KEY}${PORT}", "b: x${LONG}, ${UNSET:-default-value}"].into_iter(), get);
+        assert_eq!(
+            found.hide("k=s3cret-key&l=s3cret-key-of-more:8080 default-value"),
+            "k=${KEY}&l=${LONG}:8080 default-value"
+        );
+        assert_eq!(format!("{found:?}"), "FromEnvironment");
+        assert_eq!(FromEnvironment::default().hide("s3cret-key"), "s3cret-key");
+    }
 
     #[test]
     fn variables_are_put_in() {

@@ -36,13 +36,14 @@ use std::path::Path;
 
 pub use build::{body_of_file, variable_warnings};
 pub use changes::{Change, ChangeKind, Changes, Comparable, changes};
+pub use environment::FromEnvironment;
 pub use expression::{Comparison, Expression, MAX_EXCEPTIONS, MAX_EXPRESSION_BYTES, MAX_GROUPS, Relation, TooMuchWork};
 pub use jwt::{Algorithm, KeyKind};
 pub use key_server::*;
 pub use model::*;
 pub use problem::{Problem, Problems};
 pub use reload::{Reloaded, waits_for_restart};
-pub use shape::effective::Effective;
+pub use shape::effective::{Effective, REDACTED, is_field_with_credential};
 pub use shape::reference::{key_server_reference, reference};
 pub use shape::schema::{json_schema, key_server_json_schema};
 pub use shape::surface::{

@@ -11,6 +11,7 @@ use net::pace::Pace;
 use wire::http::Method;
 use wire::http::field_kind::names_client;
 
+use crate::environment::FromEnvironment;
 use crate::expression::Expression;
 use crate::limits::Limits;
 use crate::shape::effective::Effective;
@@ -90,6 +91,8 @@ pub struct Config {
     pub included: Vec<Included>,
     /// All of it in the shape of a file; empty if it comes from none.
     pub effective: Effective,
+    /// What variables of the environment put into it.
+    pub environment: FromEnvironment,
     /// What is defined and nothing refers to.
     pub unused: Unused,
 }

@@ -112,7 +112,10 @@ impl Explainer {
         };
         let mut explanation = Explanation { listener: view, ..Explanation::default() };
         if let Service::Tunnel(_) = listener.service {
-            explanation.tunnel = view::tunnel(&generation, listener, question);
+            let tunnel = view::tunnel(&generation, listener, question);
+            tunnel.into_iter().for_each(|(tunnel, policies)| {
+                (explanation.tunnel, explanation.policies) = (Some(tunnel), policies);
+            });
         }
         if !explanation.tunnel.as_ref().is_some_and(|tunnel| tunnel.passthrough) {
             explanation.tls = listener::tls(&generation, &mut conn, question);

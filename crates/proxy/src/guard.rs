@@ -41,6 +41,7 @@ pub use body::{Copying, GuardedBody, HoldError};
 pub use every_finding::{Everything, find_all};
 pub use memory::Lease;
 pub use messages::{Answer, Messages};
+pub use rehearsal::rehearse_connection;
 pub use relayed::{check_relayed, note_upgrade};
 pub use request::{Candidate, ExchangeParts, Origin, admit_under, note_watched};
 pub use validation::{ScratchSpace, trim};

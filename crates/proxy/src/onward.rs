@@ -55,6 +55,11 @@ impl Onward {
         Ok(Some(Box::new(Onward { source, client: named, send_proxy, unfit: unfit_servers(group, source, named), to })))
     }
 
+    /// The PROXY header that goes ahead, and the client that it names.
+    pub fn header_to_send(&self) -> Option<(SendProxy, Option<SocketAddr>)> {
+        (self.send_proxy != SendProxy::Off).then_some((self.send_proxy, self.client))
+    }
+
     /// Servers that its connections cannot reach.
     pub fn unfit(&self) -> &[ServerId] {
         &self.unfit

@@ -11,7 +11,7 @@ use crate::units;
 use crate::yaml::{Node, Scalar, Value};
 
 /// In place of a value that looks like a credential.
-pub(crate) const REDACTED: &str = "(redacted)";
+pub const REDACTED: &str = "(redacted)";
 
 /// A configuration in the shape of its file, with its defaults; empty if it comes from no file.
 #[derive(Clone, Default)]
@@ -126,7 +126,7 @@ fn write_text(text: &str, out: &mut String) {
 }
 
 /// Whether the value of a header field is likely to be a credential.
-pub(crate) fn is_field_with_credential(name: &str) -> bool {
+pub fn is_field_with_credential(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let known = ["authorization", "cookie"];
     let telling = ["auth", "token", "secret", "password", "passwd", "key", "credential", "session", "signature"];

@@ -97,7 +97,96 @@ response   403 address_not_allowed
 "
     );
     let said = text(folder.path(), &["GET", "http://example.com:9000/"]);
-    assert_eq!(said, "listener   raw (0.0.0.0:9000, [::]:9000)\ntunnel     its bytes are carried to bytes\n");
+    assert_eq!(
+        said,
+        "listener   raw (0.0.0.0:9000, [::]:9000)\ntunnel     its bytes are carried to bytes\n           servers 10.0.0.12:25\n"
+    );
+}
+
+/// Upstreams whose connections say who the client is, of requests and of a tunnel, and the tunnel's own policies.
+#[test]
+fn how_a_client_is_passed_on_is_said() {
+    let folder = site(
+        "listeners:
+  - { name: http, bind: \":8080\" }
+  - { name: raw, bind: \":9000\", policies: [office], tunnel: { upstream: bytes, policies: [inner] } }
+trusted_proxies: 198.51.100.9
+upstreams:
+  web: { servers: [\"10.0.0.10:8080\"], send_proxy: v2, transparent: true }
+  bytes: { servers: [\"10.0.0.12:25\", { address: \"10.0.0.13:25\", backup: true }], protocol: tcp, send_proxy: v1, transparent: true }
+policies:
+  office: { allow: [192.0.2.0/24, 203.0.113.0/24] }
+  inner: { deny: 203.0.113.0/24 }
+routes:
+  - { path: \"/{*rest}\", upstream: web }
+",
+    );
+    let said = text(folder.path(), &["GET", "http://example.com:8080/"]);
+    let onward = "           connects from the client's own address 192.0.2.1
+           a PROXY header (v2) goes ahead, which names 192.0.2.1
+";
+    assert!(said.contains(onward), "{said}");
+    let said = explained(folder.path(), &["GET", "http://example.com:8080/"]);
+    assert_eq!(said["upstream"]["proxy_header"], serde_json::json!({ "version": "v2", "client": "192.0.2.1" }));
+    assert_eq!(said["upstream"]["source"], "192.0.2.1");
+    let doubtful = ["GET", "http://example.com:8080/", "--from", "198.51.100.9", "-H", "X-Forwarded-For: nobody"];
+    assert_eq!(explained(folder.path(), &doubtful)["response"]["status"], 403);
+    let said = text(folder.path(), &["GET", "http://example.com:9000/"]);
+    assert_eq!(
+        said,
+        "listener   raw (0.0.0.0:9000, [::]:9000)
+tunnel     its bytes are carried to bytes
+           servers 10.0.0.12:25, 10.0.0.13:25 backup
+           connects from the client's own address
+           a PROXY header (v1) that names the client goes ahead
+policy     office (of the listener) passes
+             addresses passes
+policy     inner (of the rule) passes
+             addresses passes
+"
+    );
+    let from = |address: &str| explained(folder.path(), &["GET", "http://example.com:9000/", "--from", address]);
+    let denied = |said: &Value| (said["tunnel"]["denied"].clone(), said["policies"].as_array().unwrap().len());
+    assert_eq!(denied(&from("203.0.113.1")), (true.into(), 2));
+    assert_eq!(denied(&from("198.51.100.1")), (true.into(), 1));
+    assert_eq!(denied(&from("192.0.2.1")), (false.into(), 2));
+}
+
+/// What a variable of the environment holds, and what a route writes into fields that look like credentials.
+#[test]
+fn secrets_of_the_configuration_are_not_shown() {
+    let folder = site(
+        "listeners: [{ name: http, bind: \":8080\", policies: [sso] }]
+upstreams: { web: { servers: [\"10.0.0.10:8080\"] }, sso: { servers: [\"127.0.0.1:4180\"] } }
+policies: { sso: { forward_auth: { upstream: sso, path: \"/auth?k=literal-secret\" } } }
+routes:
+  - { path: \"/{*rest}\", upstream: web, rewrite: \"/${A_PREFIX}/{rest}\", request_headers: { set: { X-Api-Key: literal-secret, X-Plain: \"of ${A_SECRET}\", X-Other: shown } } }
+  - { path: /own, respond: { status: 200 }, response_headers: { set: { Set-Cookie: \"a=literal-secret\", X-Plain: \"${A_SECRET}\" } } }
+",
+    );
+    let other = std::fs::read_to_string(folder.path().join("portunus.yaml"))
+        .unwrap()
+        .replace("of ${A_SECRET}", "by ${A_SECRET}");
+    fs::write(folder.path().join("other.yaml"), other).unwrap();
+    let said = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(crate::harness::PORTUNUS);
+        command.current_dir(folder.path()).args(arguments);
+        let output = command.env("A_SECRET", "held-by-a-variable").env("A_PREFIX", "prefixed").output().unwrap();
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert!(!said.contains("literal-secret") && !said.contains("held-by"), "{said}");
+        said
+    };
+    for format in [&[][..], &["--json"]] {
+        let sent = said(
+            &[&["explain", "portunus.yaml", "GET", "http://a:8080/x", "-H", "Authorization: mine"], format].concat(),
+        );
+        let shown = ["(redacted)", "of ${A_SECRET}", "/${A_PREFIX}/x", "shown", "mine", "/auth?(redacted)"];
+        shown.iter().for_each(|text| assert!(sent.contains(text), "{text} in {sent}"));
+        let own = said(&[&["explain", "portunus.yaml", "GET", "http://a:8080/own"], format].concat());
+        assert!(own.contains("(redacted)") && own.contains("${A_SECRET}"), "{own}");
+    }
+    let changed = said(&["diff", "portunus.yaml", "other.yaml"]);
+    assert!(changed.contains("of ${A_SECRET}") && changed.contains("by ${A_SECRET}"), "{changed}");
 }
 
 /// Names of the routes that lose, each with why.

@@ -16,6 +16,7 @@ use crate::message::context::{Context, Failure};
 use crate::message::dry_run::Forwarded;
 use crate::message::rejection::Rejection;
 use crate::message::sides::{MessageBody, ResponseSink};
+use crate::onward::Onward;
 use crate::route::{self, Noted, Sought};
 use crate::upstream::{Group, Server};
 
@@ -43,6 +44,7 @@ pub(super) async fn forward<B: MessageBody, A: ResponseSink>(
     let Some((group, _)) = groups.first() else { return Err(Rejection::of(Reason::UnknownUpstream).into()) };
     exchange.ledger.group = Some(Arc::clone(group));
     check_upgrade(admitted, group)?;
+    let onward = Onward::of(context, group)?;
     let Some(server) = first_server(group) else { return Err(Rejection::of(Reason::NoHealthyUpstream).into()) };
     let (server, replay) = (&server, &Replay::default());
     let (pool, session) = (server.pool(), affinity::session(group, admitted.head()));
@@ -62,7 +64,10 @@ pub(super) async fn forward<B: MessageBody, A: ResponseSink>(
     let (line, fields) = written(&attempt, exchange.ledger.noted())?;
     let groups = groups.iter().map(|(group, weight)| (group.config.name.clone(), *weight)).collect();
     if let Some(notes) = &mut exchange.ledger.dry_run {
-        notes.forwarded = Some(Forwarded { groups, line, fields });
+        let header = onward.as_ref().and_then(|onward| onward.header_to_send());
+        let header = header.map(|(version, client)| (version, client.map(|client| client.ip())));
+        let source = onward.as_ref().and_then(|onward| onward.source().address).map(|address| address.ip());
+        notes.forwarded = Some(Forwarded { groups, line, header, source, fields });
     }
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! What is said of a dry run, as values that a command prints.
 
 use config::{
-    Action, Balance, ForwardTo, HashKey, HostRewrite, ListenerConfig, Mode, RouteConfig, Service, UpstreamProtocol,
+    Action, Balance, Config, ForwardTo, HashKey, HeaderEdits, HostRewrite, ListenerConfig, Mode, REDACTED, RouteConfig,
+    SendProxy, ServerConfig, Service, UpstreamConfig, UpstreamProtocol, is_field_with_credential,
 };
 use reason::Reason;
 use telemetry::Decision;
@@ -10,10 +11,12 @@ use wire::http::RequestHead;
 use super::kept::Kept;
 use super::question::Question;
 use crate::generation::Generation;
+use crate::guard::rehearse_connection;
 use crate::message::context::Context;
 use crate::message::dry_run::{Check, DryRun, Forwarded, Outcome, PolicyNote};
 use crate::message::ledger::Ledger;
 use crate::message::rejection::Rejection;
+use crate::policies::List;
 use crate::route::{Contender, Routed, Standing};
 
 /// A field: name and value.
@@ -102,6 +105,14 @@ pub struct TunnelView {
     pub rule: String,
     /// TLS is passed through.
     pub passthrough: bool,
+    /// Its servers, as configured.
+    pub servers: Vec<Server>,
+    /// The PROXY header that goes ahead of the bytes.
+    pub send_proxy: Option<&'static str>,
+    /// Its connections come from the client's own address.
+    pub is_transparent: bool,
+    /// A policy keeps the connection out.
+    pub is_denied: bool,
 }
 
 /// Who a request comes from.
@@ -155,7 +166,7 @@ pub struct RouteView {
 pub struct PolicyView {
     /// Its name.
     pub name: String,
-    /// Where it is named: `listener`, `host` or `route`.
+    /// Where it is named: `listener`, `host`, `route`, or `rule` of a tunnel.
     pub named_by: &'static str,
     /// It only logs.
     pub logs_only: bool,
@@ -213,6 +224,10 @@ pub struct UpstreamView {
     pub line: String,
     /// The fields.
     pub fields: Vec<Field>,
+    /// The PROXY header that goes ahead, and whom it names; nobody where that is not certain.
+    pub header: Option<(&'static str, Option<String>)>,
+    /// The client's own address, where the connection comes from it.
+    pub source: Option<String>,
     /// The server decides on Host.
     pub host_of_server: bool,
     /// Who gets copies, and of how many in a hundred.
@@ -250,16 +265,54 @@ pub(super) fn rejected(rejection: &Rejection, ledger: &Ledger) -> ResponseView {
     ResponseView { status: Some(rejection.status), reason: ledger.reason(), ..ResponseView::default() }
 }
 
-/// Where a tunnel leads.
-pub(super) fn tunnel(generation: &Generation, listener: &ListenerConfig, question: &Question) -> Option<TunnelView> {
+/// Where a tunnel leads, and what its policies say of the client.
+pub(super) fn tunnel(
+    generation: &Generation,
+    listener: &ListenerConfig,
+    question: &Question,
+) -> Option<(TunnelView, Vec<PolicyView>)> {
     let routes = generation.tunnel_routes(&listener.name)?;
     let name = Some(question.url.host.as_str()).filter(|_| question.url.is_https);
     let found = routes.only().or_else(|| routes.find(name, &[b"h2", b"http/1.1"], !routes.has_passthrough()));
-    Some(TunnelView {
+    // Those of the listener are asked before anything is read, those of the rule once it is known.
+    let own = generation.policies.of_listener(&listener.name);
+    let mut notes = DryRun::default();
+    let mut ask =
+        |list: &List| list.iter().all(|policy| rehearse_connection(policy, Some(question.client), &mut notes));
+    let is_denied = !(ask(&own) && found.is_none_or(|route| ask(&route.policies)));
+    let view = |(at, note): (usize, &PolicyNote)| policy_view(note, if at < own.len() { "listener" } else { "rule" });
+    let policies = notes.policies.iter().enumerate().map(view).collect();
+    let config = found.map(|route| &route.group.config);
+    let view = TunnelView {
+        servers: config.map(|config| servers(config)).unwrap_or_default(),
+        send_proxy: config.and_then(|config| header(config.send_proxy)),
+        is_transparent: config.is_some_and(|config| config.source.client),
+        is_denied,
         upstream: found.map(|route| route.group.config.name.clone()),
         rule: found.map(|route| route.name.to_string()).unwrap_or_default(),
         passthrough: found.is_some_and(|route| route.passthrough),
-    })
+    };
+    Some((view, policies))
+}
+
+/// What a PROXY header is called in the configuration; none for none.
+fn header(version: SendProxy) -> Option<&'static str> {
+    match version {
+        SendProxy::Off => None,
+        SendProxy::V1 => Some("v1"),
+        SendProxy::V2 => Some("v2"),
+        SendProxy::V2Tlvs => Some("v2_tlvs"),
+    }
+}
+
+fn servers(config: &UpstreamConfig) -> Vec<Server> {
+    let view = |server: &ServerConfig| Server {
+        address: address(&server.address),
+        weight: server.weight,
+        priority: server.priority,
+        is_backup: server.is_backup,
+    };
+    config.servers.iter().map(view).collect()
 }
 
 /// Says what became of a request.
@@ -290,7 +343,11 @@ pub(super) fn fill(
     explanation.response = ResponseView {
         status: is_ours.then_some(if ledger.status == 0 { kept.status } else { ledger.status }),
         reason: ledger.reason(),
-        fields: if is_ours { kept.fields.clone() } else { kept.decoration() },
+        fields: without_secrets(
+            &if is_ours { kept.fields.clone() } else { kept.decoration() },
+            route.map(|route| &route.response_headers),
+            &generation.config,
+        ),
         body: kept.body.clone(),
     };
 }
@@ -334,17 +391,37 @@ fn policies(context: Context<'_>, head: &RequestHead, notes: &[PolicyNote]) -> V
     let listener = &context.conn.listener;
     let of_listener = listener.policies.len();
     let around = context.generation.policies.around(&listener.name, head).count();
-    let view = |(at, note): (usize, &PolicyNote)| PolicyView {
-        name: note.name.clone(),
-        named_by: match at {
-            at if at < of_listener => "listener",
-            at if at < around => "host",
-            _ => "route",
-        },
-        logs_only: note.logs_only,
-        checks: note.checks.clone(),
+    let named_by = |at: usize| match at {
+        at if at < of_listener => "listener",
+        at if at < around => "host",
+        _ => "route",
     };
-    notes.iter().enumerate().map(view).collect()
+    let hide = |mut view: PolicyView| {
+        let environment = &context.generation.config.environment;
+        view.checks.iter_mut().for_each(|check| check.about = environment.hide(&check.about));
+        view
+    };
+    notes.iter().enumerate().map(|(at, note)| hide(policy_view(note, named_by(at)))).collect()
+}
+
+fn policy_view(note: &PolicyNote, named_by: &'static str) -> PolicyView {
+    PolicyView { name: note.name.clone(), named_by, logs_only: note.logs_only, checks: note.checks.clone() }
+}
+
+/// Fields without secrets of the configuration: what a route writes into a field that looks like a credential, and what a variable of the environment put in.
+fn without_secrets(fields: &[Field], edits: Option<&HeaderEdits>, config: &Config) -> Vec<Field> {
+    let edited = |name: &str| edits.is_some_and(|edits| edits.set.iter().chain(&edits.add).any(|(own, _)| own == name));
+    let shown = |(name, value): &Field| {
+        let text = String::from_utf8_lossy(name).to_ascii_lowercase();
+        if is_field_with_credential(&text) && edited(&text) {
+            return (name.clone(), REDACTED.as_bytes().to_vec());
+        }
+        match std::str::from_utf8(value) {
+            Ok(value) => (name.clone(), config.environment.hide(value).into_bytes()),
+            Err(_) => (name.clone(), value.clone()),
+        }
+    };
+    fields.iter().map(shown).collect()
 }
 
 fn contract(ledger: &Ledger, notes: &DryRun) -> Option<ContractView> {
@@ -374,12 +451,6 @@ fn contract(ledger: &Ledger, notes: &DryRun) -> Option<ContractView> {
 
 fn upstream(generation: &Generation, ledger: &Ledger, sent: &Forwarded, route: &RouteConfig) -> UpstreamView {
     let config = ledger.group.as_ref().map(|group| &group.config);
-    let servers = config.into_iter().flat_map(|config| &config.servers).map(|server| Server {
-        address: address(&server.address),
-        weight: server.weight,
-        priority: server.priority,
-        is_backup: server.is_backup,
-    });
     let forward = match &route.action {
         Action::Forward(forward) => Some(forward),
         _ => None,
@@ -394,9 +465,13 @@ fn upstream(generation: &Generation, ledger: &Ledger, sent: &Forwarded, route: &
         },
         tls: ledger.group.as_ref().is_some_and(|group| group.connector().is_some()),
         balance: config.filter(|_| !is_made).map(|config| balance(&config.balance)).unwrap_or_default(),
-        servers: servers.collect(),
-        line: sent.line.clone(),
-        fields: sent.fields.clone(),
+        servers: config.map(|config| servers(config)).unwrap_or_default(),
+        line: generation.config.environment.hide(&sent.line),
+        fields: without_secrets(&sent.fields, Some(&route.request_headers), &generation.config),
+        header: sent
+            .header
+            .and_then(|(version, client)| Some((header(version)?, client.map(|client| client.to_string())))),
+        source: sent.source.map(|source| source.to_string()),
         host_of_server: forward.is_some_and(|forward| forward.host == HostRewrite::Upstream),
         mirror: mirror
             .filter(|mirror| generation.group(&mirror.group).is_some())

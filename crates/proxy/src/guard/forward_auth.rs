@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::io::Write as _;
 use std::sync::Arc;
 
-use config::ForwardAuth;
+use config::{ForwardAuth, REDACTED};
 use net::Deadline;
 use reason::Reason;
 use telemetry::OncePerSecond;
@@ -66,8 +66,13 @@ pub(super) fn question(rule: &ForwardAuth, head: &RequestHead, context: Context<
     let request = request(rule, head, context, &method, b"");
     let line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line);
+    // What stands behind the path of the configuration may be a credential of ours.
+    let line = match line.split_once('?').filter(|_| !rule.append_path) {
+        Some((line, _)) => format!("{line}?{REDACTED}"),
+        None => line.trim_end_matches(" HTTP/1.1").to_owned(),
+    };
     let copied = if rule.copy.is_empty() { String::new() } else { format!(", and copies {}", rule.copy.join(", ")) };
-    format!("asks {}: {}{copied}", rule.upstream, line.trim_end_matches(" HTTP/1.1"))
+    format!("asks {}: {line}{copied}", rule.upstream)
 }
 
 /// The method of the question.

@@ -1,16 +1,19 @@
 //! A policy in a dry run: it says what it would say, but counts nothing and asks nobody, and notes what it looks at.
 
+use std::net::IpAddr;
+
 use config::{LimitKey, PolicyConfig, PolicyMode};
 use reason::Reason;
 use wire::http::RequestHead;
 
 use super::authenticate::authenticate;
 use super::policy::rejection;
+use crate::client::RequestClient;
 use crate::message::context::Context;
 use crate::message::dry_run::DryRun;
 use crate::message::ledger::Ledger;
 use crate::message::rejection::Rejection;
-use crate::policies::ActivePolicy;
+use crate::policies::{ActivePolicy, Applicant};
 
 /// Rejects a request that a policy does not let pass, as far as that is known here.
 ///
@@ -71,6 +74,15 @@ pub(super) fn check_client(
         note(&policy.config, checked.as_ref().copied(), dry_run);
     }
     checked
+}
+
+/// Notes what a policy says of a connection from a client; whether it lets it pass.
+pub fn rehearse_connection(policy: &ActivePolicy, client: Option<IpAddr>, dry_run: &mut DryRun) -> bool {
+    let client = RequestClient::itself(client);
+    let applicant = Applicant { client, head: None, route: None, certificate: None, subject: None };
+    let checked = policy.check_client(&applicant).map_err(|denied| rejection(policy, denied));
+    note(&policy.config, checked.as_ref().copied(), dry_run);
+    checked.is_ok() || policy.config.mode == PolicyMode::Log
 }
 
 /// Notes what a policy says of the client alone, and what it would count.

@@ -1,6 +1,9 @@
 //! What is noted of a dry run: a request that is decided on as any other and goes nowhere. Nobody is asked about it, and nothing counts it; what only
 //! others could have said is noted as unknown and taken for good.
 
+use std::net::IpAddr;
+
+use config::SendProxy;
 use reason::Reason;
 
 use crate::message::rejection::Rejection;
@@ -58,6 +61,10 @@ pub struct Forwarded {
     pub groups: Vec<(String, u32)>,
     /// The request line.
     pub line: String,
+    /// The PROXY header that goes ahead of it, and whom it names.
+    pub header: Option<(SendProxy, Option<IpAddr>)>,
+    /// The client's own address, where the connection comes from it.
+    pub source: Option<IpAddr>,
     /// The fields, in order. Where the server decides on one, it is that of the first server.
     pub fields: Vec<(Vec<u8>, Vec<u8>)>,
 }

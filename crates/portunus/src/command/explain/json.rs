@@ -1,7 +1,8 @@
 //! An explanation for programs. Its members are stable: docs/explain.schema.json describes them, and what it has none for is never there.
 
 use proxy::explain::{
-    Check, ContractView, Explanation, Outcome, PolicyView, ResponseView, RouteView, RoutesView, TlsView, UpstreamView,
+    Check, ContractView, Explanation, Outcome, PolicyView, ResponseView, RouteView, RoutesView, Server, TlsView,
+    UpstreamView,
 };
 use proxy::route::Standing;
 use serde_json::{Map, Value, json};
@@ -25,9 +26,17 @@ pub(super) fn of(explanation: &Explanation) -> Value {
     members.some("tls", tls.as_ref().map(of_tls));
     members.some(
         "tunnel",
-        tunnel.as_ref().map(
-            |tunnel| json!({ "upstream": tunnel.upstream, "rule": tunnel.rule, "passthrough": tunnel.passthrough }),
-        ),
+        tunnel.as_ref().map(|tunnel| {
+            json!({
+                "upstream": tunnel.upstream,
+                "rule": tunnel.rule,
+                "passthrough": tunnel.passthrough,
+                "servers": servers(&tunnel.servers),
+                "send_proxy": tunnel.send_proxy.unwrap_or("off"),
+                "transparent": tunnel.is_transparent,
+                "denied": tunnel.is_denied,
+            })
+        }),
     );
     members.some(
         "client",
@@ -182,15 +191,12 @@ fn of_upstream(upstream: &UpstreamView) -> Value {
     members.put("protocol", upstream.protocol);
     members.put("tls", upstream.tls);
     members.text("balance", &upstream.balance);
-    let servers = upstream.servers.iter().map(|server| {
-        json!({
-            "address": server.address,
-            "weight": server.weight,
-            "priority": server.priority,
-            "backup": server.is_backup,
-        })
-    });
-    members.put("servers", servers.collect::<Value>());
+    members.put("servers", servers(&upstream.servers));
+    members.some(
+        "proxy_header",
+        upstream.header.as_ref().map(|(version, client)| json!({ "version": version, "client": client })),
+    );
+    members.some("source", upstream.source.as_deref());
     members.put("request_line", upstream.line.as_str());
     members.put("fields", fields(&upstream.fields));
     members.put("host_of_server", upstream.host_of_server);
@@ -199,6 +205,18 @@ fn of_upstream(upstream: &UpstreamView) -> Value {
         upstream.mirror.as_ref().map(|(name, percent)| json!({ "upstream": name, "percent": percent })),
     );
     members.done()
+}
+
+fn servers(servers: &[Server]) -> Value {
+    let server = |server: &Server| {
+        json!({
+            "address": server.address,
+            "weight": server.weight,
+            "priority": server.priority,
+            "backup": server.is_backup,
+        })
+    };
+    servers.iter().map(server).collect()
 }
 
 fn of_response(response: &ResponseView) -> Value {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use proxy::explain::{
-    ContractView, Explanation, Outcome, PolicyView, ResponseView, RouteView, RoutesView, TlsView, TunnelView,
+    ContractView, Explanation, Outcome, PolicyView, ResponseView, RouteView, RoutesView, Server, TlsView, TunnelView,
     UpstreamView,
 };
 use proxy::route::Standing;
@@ -88,7 +88,17 @@ fn of_tunnel(out: &mut String, tunnel: &TunnelView) {
     let rule = if tunnel.rule.is_empty() { String::new() } else { format!(", by the rule for {}", tunnel.rule) };
     let how = if tunnel.passthrough { "TLS passes through unopened" } else { "its bytes are carried" };
     match &tunnel.upstream {
-        Some(upstream) => row(out, "tunnel", &format!("{how} to {upstream}{rule}")),
+        _ if tunnel.is_denied => row(out, "tunnel", "a policy keeps the client out: the connection is closed"),
+        Some(upstream) => {
+            row(out, "tunnel", &format!("{how} to {upstream}{rule}"));
+            row(out, "", &format!("servers {}", of_servers(&tunnel.servers)));
+            if tunnel.is_transparent {
+                row(out, "", "connects from the client's own address");
+            }
+            if let Some(version) = tunnel.send_proxy {
+                row(out, "", &format!("a PROXY header ({version}) that names the client goes ahead"));
+            }
+        }
         None => row(out, "tunnel", "no rule fits: the connection is closed"),
     }
 }
@@ -182,6 +192,16 @@ fn of_contract(out: &mut String, contract: &ContractView) {
     }
 }
 
+fn of_servers(servers: &[Server]) -> String {
+    let text = |server: &Server| {
+        let weight = if server.weight == 1 { String::new() } else { format!(" weight {}", server.weight) };
+        let priority = if server.priority == 0 { String::new() } else { format!(" priority {}", server.priority) };
+        let backup = if server.is_backup { " backup" } else { "" };
+        format!("{}{weight}{priority}{backup}", server.address)
+    };
+    servers.iter().map(text).collect::<Vec<_>>().join(", ")
+}
+
 fn of_upstream(out: &mut String, upstream: &UpstreamView) {
     let names = match &upstream.names[..] {
         [(name, _)] => name.clone(),
@@ -192,27 +212,30 @@ fn of_upstream(out: &mut String, upstream: &UpstreamView) {
     let protocol = if upstream.protocol == "http2" { "HTTP/2" } else { "HTTP/1.1" };
     let tls = if upstream.tls { " over TLS" } else { "" };
     row(out, "sends", &format!("to {names}, {protocol}{tls}"));
-    let servers = upstream.servers.iter().map(|server| {
-        let weight = if server.weight == 1 { String::new() } else { format!(" weight {}", server.weight) };
-        let priority = if server.priority == 0 { String::new() } else { format!(" priority {}", server.priority) };
-        let backup = if server.is_backup { " backup" } else { "" };
-        format!("{}{weight}{priority}{backup}", server.address)
-    });
-    let servers: Vec<String> = servers.collect();
     let one = upstream.names.len() == 1;
-    let balance = if upstream.balance.is_empty() || servers.len() < 2 {
+    let balance = if upstream.balance.is_empty() || upstream.servers.len() < 2 {
         String::new()
     } else {
         format!(", {}", upstream.balance)
     };
     if one {
-        row(out, "", &format!("servers {}{balance}", servers.join(", ")));
+        row(out, "", &format!("servers {}{balance}", of_servers(&upstream.servers)));
+    }
+    if let Some(source) = &upstream.source {
+        row(out, "", &format!("connects from the client's own address {source}"));
+    }
+    if let Some((version, client)) = &upstream.header {
+        let named =
+            client.as_ref().map_or("names nobody, since who the client is is not certain".to_owned(), |client| {
+                format!("names {client}")
+            });
+        row(out, "", &format!("a PROXY header ({version}) goes ahead, which {named}"));
     }
     row(out, "", &format!("  {}", shown(upstream.line.as_bytes())));
     for (name, value) in &upstream.fields {
         row(out, "", &format!("  {}: {}", shown(name), shown(value)));
     }
-    if upstream.host_of_server && servers.len() > 1 {
+    if upstream.host_of_server && upstream.servers.len() > 1 {
         row(out, "", "Host is that of the server; here of the first one");
     }
     if let Some((name, percent)) = &upstream.mirror {
