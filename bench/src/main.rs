@@ -6,6 +6,7 @@
 mod chart;
 mod contract;
 mod faults;
+mod features;
 mod floods;
 mod gate;
 mod generator;
@@ -40,6 +41,8 @@ enum Command {
     Load(generator::Options),
     /// Portunus beside its peers.
     Gate(gate::Options),
+    /// What each feature costs a request that uses it.
+    Features(features::Options),
     /// A good client beside connections that flood.
     Floods(floods::Options),
     /// The attackers of `floods`.
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         Command::Upstream(options) => upstream::run(&options),
         Command::Load(options) => generator::run(&options),
         Command::Gate(options) => gate::run(&options),
+        Command::Features(options) => features::run(&options),
         Command::Floods(options) => floods::run(&options),
         Command::Flood(options) => floods::run_attacker(&options),
         Command::Contract(options) => contract::run(&options),

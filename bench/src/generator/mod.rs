@@ -39,6 +39,9 @@ pub(crate) struct Options {
     /// POST the bytes of this file as application/json.
     #[arg(long, conflicts_with = "upload")]
     pub(crate) body: Option<PathBuf>,
+    /// A further field of each request, such as `Accept-Encoding: br`.
+    #[arg(long = "field", value_name = "NAME: VALUE")]
+    pub(crate) fields: Vec<String>,
     /// Clients at once.
     #[arg(long, default_value_t = 64)]
     pub(crate) connections: usize,
@@ -130,7 +133,9 @@ impl Load {
 }
 
 fn build_request(options: &Options) -> io::Result<Vec<u8>> {
-    let connection = if options.reconnect { "Connection: close\r\n" } else { "" };
+    let close = if options.reconnect { "Connection: close\r\n" } else { "" };
+    let fields: String = options.fields.iter().map(|field| format!("{field}\r\n")).collect();
+    let connection = format!("{close}{fields}");
     let (path, host) = (&options.path, &options.host);
     let (kind, body) = match (&options.body, options.upload) {
         (Some(file), _) => ("application/json", std::fs::read(file)?),
