@@ -11,6 +11,7 @@ mod dry_run;
 mod forward;
 mod hedge;
 mod mirror;
+mod negotiate;
 mod respond;
 mod compress;
 mod fixed;

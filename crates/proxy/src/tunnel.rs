@@ -188,7 +188,7 @@ async fn reach<'g>(
         state.retries = u32::try_from(tried.len() - unfit.len()).unwrap_or(u32::MAX);
         state.server = Some(Arc::clone(server));
         tried.push(server.id);
-        match connect(Target { group, server, source, ahead: &header, port: None }).await {
+        match connect(Target { group, server, source, ahead: &header, port: None, negotiates: false }).await {
             Ok(transport) => {
                 server.succeeded();
                 state.connected(&transport, server.address.port(), source, started.elapsed())?;

@@ -225,7 +225,7 @@ impl Build<'_> {
         node: &Node,
         what: &str,
     ) -> Option<(String, String)> {
-        let is_other = matches!(upstream.protocol, UpstreamProtocol::Http2 | UpstreamProtocol::Udp);
+        let is_other = !matches!(upstream.protocol, UpstreamProtocol::Http1 | UpstreamProtocol::Tcp);
         if let Some(entry) = node.entry("protocol").filter(|_| is_other) {
             let what = format!("{what} are fetched over HTTP/1.1");
             self.problems.add(entry.key_span, what, "remove `protocol`");

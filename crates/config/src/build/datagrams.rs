@@ -97,10 +97,14 @@ impl Build<'_> {
         for (key, is_set) in
             [("transparent", upstream.source.client), ("send_proxy", upstream.send_proxy != SendProxy::Off)]
         {
-            if let Some(entry) = node.entry(key).filter(|_| is_set && upstream.protocol == UpstreamProtocol::Http2) {
-                let what =
-                    format!("`{key}` is said of a connection, and those of `protocol: http2` are shared by clients");
-                self.problems.add(entry.key_span, what, format!("remove `protocol: http2` or `{key}`"));
+            let is_shared = matches!(upstream.protocol, UpstreamProtocol::Http2 | UpstreamProtocol::Auto);
+            if let (Some(entry), Some(protocol)) =
+                (node.entry(key).filter(|_| is_set && is_shared), read::text(node, "protocol"))
+            {
+                let what = format!(
+                    "`{key}` is said of a connection, and those of `protocol: {protocol}` are shared by clients"
+                );
+                self.problems.add(entry.key_span, what, format!("remove `protocol: {protocol}` or `{key}`"));
             }
         }
         let has_path = upstream.source.client && upstream.servers.iter().any(is_unix);

@@ -373,6 +373,7 @@ impl Build<'_> {
         let other = match settings.protocol {
             UpstreamProtocol::Tcp => Some("no route can use `protocol: tcp`: it is for tunnels"),
             UpstreamProtocol::Udp => Some("no route can use `protocol: udp`: it is for UDP listeners"),
+            UpstreamProtocol::Auto => Some("no version is negotiated with servers that a URL names"),
             UpstreamProtocol::Http1 | UpstreamProtocol::Http2 => None,
         };
         if let Some(what) = other {

@@ -67,6 +67,11 @@ impl Build<'_> {
             );
         }
         self.hedge_rules(node, &upstream);
+        let is_negotiated = upstream.protocol == UpstreamProtocol::Auto;
+        if let Some(entry) = node.entry("protocol").filter(|_| is_negotiated && upstream.tls.is_none()) {
+            let what = "`protocol: auto` is agreed on by ALPN, which is a part of TLS";
+            self.problems.add(entry.value.span, what, "add `tls`, or write `http1` or `http2`");
+        }
         upstream
     }
 
@@ -124,7 +129,7 @@ impl Build<'_> {
             let carried = match upstream.protocol {
                 UpstreamProtocol::Tcp => Some("tunnels"),
                 UpstreamProtocol::Udp => Some("datagrams"),
-                UpstreamProtocol::Http1 | UpstreamProtocol::Http2 => None,
+                UpstreamProtocol::Http1 | UpstreamProtocol::Http2 | UpstreamProtocol::Auto => None,
             };
             if let Some(carried) = carried.filter(|_| *key != HashKey::Client) {
                 let what = format!("{carried} have no header, cookie or path to balance by");
@@ -224,6 +229,7 @@ impl Build<'_> {
         UpstreamConfig {
             protocol: match read::text(node, "protocol") {
                 Some("http2") => UpstreamProtocol::Http2,
+                Some("auto") => UpstreamProtocol::Auto,
                 Some("tcp") => UpstreamProtocol::Tcp,
                 Some("udp") => UpstreamProtocol::Udp,
                 _ => UpstreamProtocol::Http1,

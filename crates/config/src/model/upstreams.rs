@@ -142,6 +142,8 @@ pub enum UpstreamProtocol {
     Http1,
     /// HTTP/2 with prior knowledge in the clear, or by ALPN where TLS is on.
     Http2,
+    /// What each server agrees to by ALPN.
+    Auto,
     /// No HTTP: bytes of tunnels.
     Tcp,
     /// No connections: datagrams of UDP listeners.

@@ -110,6 +110,23 @@ fn copies_go_to_another_upstream_and_nobody_notices() {
 }
 
 #[test]
+fn of_a_percentage_so_many_are_copied() {
+    let (main, shadow) = (says("main"), says("shadow"));
+    let gate = mirroring([main.address, shadow.address], "", "{ upstream: shadow, percent: 25 }");
+    for _ in 0..400 {
+        assert!(get(&gate, "/", "").ends_with("main"));
+    }
+    let counted = || {
+        let metrics = gate.metrics();
+        let sent = "portunus_mirrored_requests_total{upstream=\"shadow\",outcome=\"sent\"} ";
+        metrics.lines().find_map(|line| line.strip_prefix(sent)?.parse::<usize>().ok()).unwrap_or_default()
+    };
+    // Six times the standard deviation to either side.
+    wait_until("the copies", || (48..=152).contains(&counted()) && counted() == shadow.seen().len());
+    gate.stop();
+}
+
+#[test]
 fn a_copy_that_hangs_or_fails_is_only_counted() {
     let main = says("main");
     // Takes connections and never answers.

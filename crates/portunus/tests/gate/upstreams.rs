@@ -274,3 +274,56 @@ admin: {{ bind: \"127.0.0.2:0\" }}
     assert_eq!(get(&gate, "/sticky"), 200);
     assert_eq!(up.seen()[2].connection, 1, "a group of its own has connections of its own");
 }
+
+/// A server over TLS that offers these protocols by ALPN, and what a group needs to connect to it.
+fn negotiating(alpn: &str) -> Gate {
+    let configuration = "workers: 1
+listeners:
+  - { name: tls, bind: \"127.0.0.1:0\", tls: { keystore: main, alpn: ALPN } }
+keystores:
+  main: { folder: certs, default: inner.example }
+routes:
+  - { respond: { status: 200, body: inner } }
+";
+    Gate::start_in(certificates(&[("inner.example", false)]), &configuration.replace("ALPN", alpn))
+}
+
+#[test]
+fn each_server_is_spoken_to_in_the_version_that_it_agrees_on() {
+    let (both, old) = (negotiating("[h2, http/1.1]"), negotiating("[http/1.1]"));
+    let new = negotiating("[h2]");
+    let servers = [&both, &old, &new].map(|inner| format!("\"{}\"", inner.address("tls"))).join(", ");
+    for more in ["", ", retries: { hedge: { after: 1h } }"] {
+        let gate = gate(&format!(
+            "servers: [{servers}], protocol: auto, tls: {{ insecure_skip_verify: true }}, health: {{ path: /check, interval: 1h, timeout: 5s }}{more}"
+        ));
+        let mut client = connect(gate.address("web"));
+        for _ in 0..12 {
+            client.write_all(b"GET /r HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+            assert_eq!(read_response(&mut client).1, b"inner");
+        }
+    }
+    for (inner, version) in [(&both, "HTTP/2"), (&old, "HTTP/1.1"), (&new, "HTTP/2")] {
+        let log = inner.log(10);
+        let of = |target: &str| log.iter().filter(|line| line["target"] == target).collect::<Vec<_>>();
+        assert!(of("/r").len() == 8 && !of("/check").is_empty(), "{log:?}");
+        assert!(log.iter().all(|line| line["version"] == version && line["status"] == 200), "{log:?}");
+        // A connection is kept, whatever its version.
+        let mut ports: Vec<_> = of("/r").iter().map(|line| line["client_port"].as_u64()).collect();
+        ports.dedup();
+        assert!(ports.len() <= 2, "{ports:?}");
+    }
+}
+
+#[test]
+fn an_upgrade_takes_http_1_where_versions_are_negotiated() {
+    let both = negotiating("[h2, http/1.1]");
+    let gate =
+        gate(&format!("servers: \"{}\", protocol: auto, tls: {{ insecure_skip_verify: true }}", both.address("tls")));
+    assert_eq!(get(&gate, "/first"), 200);
+    let request = "GET /upgrade HTTP/1.1\r\nHost: x\r\nConnection: upgrade, close\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n";
+    assert_eq!(statuses(&exchange(gate.address("web"), request.as_bytes())), [200]);
+    let log = both.log(2);
+    let version = |target: &str| log.iter().find(|line| line["target"] == target).map(|line| line["version"].clone());
+    assert_eq!((version("/first"), version("/upgrade")), (Some("HTTP/2".into()), Some("HTTP/1.1".into())));
+}

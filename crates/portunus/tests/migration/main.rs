@@ -5,6 +5,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests poll, and measure nothing")]
 
 mod beside;
+mod distribution;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod nginx;

@@ -7,12 +7,12 @@ mod probe;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use config::{HealthCheck, Probe, ServerAddress, UpstreamProtocol};
 use net::Deadline;
 
-use crate::upstream::{Group, Server, Target, connect};
+use crate::upstream::{Group, Server, Target, connect, speaks_http2};
 
 /// How one server did lately.
 #[derive(Debug, Clone, Copy, Default)]
@@ -50,7 +50,7 @@ impl Checks {
                     live.insert(server.id, due);
                     continue;
                 }
-                live.insert(server.id, now + check.interval + check.jitter.mul_f64(fastrand::f64()));
+                live.insert(server.id, now + pause(check));
                 let (group, server, findings) = (Arc::clone(group), Arc::clone(server), findings.clone());
                 let check = check.clone();
                 tokio::task::spawn_local(async move {
@@ -78,6 +78,11 @@ impl Checks {
     }
 }
 
+/// The time until the next check of a server.
+fn pause(check: &HealthCheck) -> Duration {
+    check.interval + check.jitter.mul_f64(fastrand::f64())
+}
+
 /// One check, which must be over in time.
 async fn is_healthy(group: &Group, server: &Server, check: &HealthCheck) -> bool {
     Deadline::new().within(check.timeout, probe(group, server, check)).await.ok().flatten().is_some()
@@ -88,7 +93,7 @@ async fn probe(group: &Group, server: &Server, check: &HealthCheck) -> Option<()
     if let Probe::Datagram { send, expect } = &check.probe {
         return probe::datagram(server, check.port, (send, expect.as_deref())).await;
     }
-    let target = Target { port: check.port, ..Target::own(group, server) };
+    let target = Target { port: check.port, negotiates: true, ..Target::own(group, server) };
     let transport = connect(target).await.ok()?;
     let own = match server.address {
         // A socket's path is no authority (RFC 3986 §3.2), and strict servers reject it.
@@ -101,11 +106,33 @@ async fn probe(group: &Group, server: &Server, check: &HealthCheck) -> Option<()
         (Probe::Grpc { service, host }, _) => {
             probe::grpc(transport, (scheme, host.as_deref().unwrap_or(own)), service).await
         }
-        (Probe::Http(http), UpstreamProtocol::Http2) => {
+        (Probe::Http(http), protocol) if protocol == UpstreamProtocol::Http2 || speaks_http2(&transport) => {
             probe::http2(transport, (scheme, http.host.as_deref().unwrap_or(own)), http).await
         }
-        (Probe::Http(http), UpstreamProtocol::Http1 | UpstreamProtocol::Tcp | UpstreamProtocol::Udp) => {
-            probe::http1(&transport, http.host.as_deref().unwrap_or(own), http).await
-        }
+        (Probe::Http(http), _) => probe::http1(&transport, http.host.as_deref().unwrap_or(own), http).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jitter_is_added_to_the_interval_and_spreads_checks() {
+        fastrand::seed(1);
+        let check = |jitter| HealthCheck {
+            probe: Probe::Connect,
+            port: None,
+            interval: Duration::from_secs(5),
+            jitter,
+            timeout: Duration::from_secs(1),
+            fall: 1,
+            rise: 1,
+        };
+        let pauses: Vec<_> = (0..100).map(|_| pause(&check(Duration::from_secs(2)))).collect();
+        assert!(pauses.iter().all(|pause| (5.0..=7.0).contains(&pause.as_secs_f64())), "{pauses:?}");
+        let early = pauses.iter().filter(|pause| pause.as_secs_f64() < 6.0).count();
+        assert!((30..70).contains(&early), "{early} of 100 in the first half");
+        assert_eq!(pause(&check(Duration::ZERO)), Duration::from_secs(5));
     }
 }

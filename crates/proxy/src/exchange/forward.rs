@@ -16,7 +16,7 @@ use crate::exchange::hedge::{self, Plan};
 use crate::exchange::replay::Replay;
 use crate::exchange::retry::{self, Condition, Failed, Tries};
 use crate::exchange::upstream_h1::{self, Attempt, Upgraded, upgrade_token};
-use crate::exchange::{Exchange, affinity, upstream_h2};
+use crate::exchange::{Exchange, affinity, negotiate, upstream_h2};
 use crate::guard::Admitted;
 use crate::message::context::{Aborted, Context, Failure};
 use crate::message::ledger::Ledger;
@@ -28,7 +28,8 @@ use crate::upstream::{Full, Group, InFlight, NoServer, Server, Session, Taken, T
 
 /// Rejects who asks for a WebSocket over HTTP/2 where the request would be forwarded without that wish.
 pub(super) fn check_upgrade(admitted: &Admitted<'_>, group: &Group) -> Result<(), Rejection> {
-    let is_forwarded = || group.config.protocol == UpstreamProtocol::Http1 && upgrade_token(admitted).is_some();
+    let takes = matches!(group.config.protocol, UpstreamProtocol::Http1 | UpstreamProtocol::Auto);
+    let is_forwarded = || takes && upgrade_token(admitted).is_some();
     if !admitted.head().is_extended_connect() || is_forwarded() {
         return Ok(());
     }
@@ -238,8 +239,9 @@ async fn try_once<B: MessageBody, A: ResponseSink>(
     match attempt.group.config.protocol {
         // The configuration lets no route use the third.
         UpstreamProtocol::Http1 | UpstreamProtocol::Tcp | UpstreamProtocol::Udp => {
-            upstream_h1::attempt(attempt, exchange).await
+            upstream_h1::attempt(attempt, None, exchange).await
         }
+        UpstreamProtocol::Auto => Box::pin(negotiate::attempt(attempt, exchange)).await,
         UpstreamProtocol::Http2 => Box::pin(upstream_h2::attempt(attempt, exchange)).await.map(|()| None),
     }
 }

@@ -23,6 +23,7 @@ use wire::http::ResponseHead;
 
 use crate::exchange::Exchange;
 use crate::exchange::forward::{note_failed, note_served};
+use crate::exchange::negotiate::{self, Spoken};
 use crate::exchange::replay::Replay;
 use crate::exchange::retry::{Ahead, Condition, Failed, Next, OnConnection, Tries};
 use crate::exchange::upstream_h1::{self, Attempt, head_arrived};
@@ -83,10 +84,10 @@ enum Begun {
     Http2(upstream_h2::Begun),
 }
 
-/// What is sent to one server.
-enum Written {
-    Http1(Vec<u8>),
-    Http2(Box<Request<()>>),
+/// What is sent to one server: as HTTP/1.1 or HTTP/2 has it, or both where that is negotiated.
+struct Written {
+    http1: Option<Vec<u8>>,
+    http2: Option<Box<Request<()>>>,
 }
 
 /// What came of one server.
@@ -137,28 +138,40 @@ impl<'a> Plan<'a> {
     /// The request as this server shall see it.
     fn written(&self, server: &Arc<Server>, noted: Noted<'_>) -> Result<Written, Rejection> {
         let attempt = self.at(server, false, None);
-        if self.group.config.protocol == UpstreamProtocol::Http2 {
-            return Ok(Written::Http2(Box::new(upstream_h2::request(&attempt, noted)?)));
+        let protocol = self.group.config.protocol;
+        let mut written = Written { http1: None, http2: None };
+        if protocol != UpstreamProtocol::Http2 {
+            let mut head = buffer();
+            upstream_h1::write_head(&attempt, noted, &mut head)?;
+            written.http1 = Some(head);
         }
-        let mut head = buffer();
-        upstream_h1::write_head(&attempt, noted, &mut head)?;
-        Ok(Written::Http1(head))
+        if matches!(protocol, UpstreamProtocol::Http2 | UpstreamProtocol::Auto) {
+            written.http2 = Some(Box::new(upstream_h2::request(&attempt, noted)?));
+        }
+        Ok(written)
     }
 
     /// Asks a server until the head of its response is there.
     async fn ask(self, server: Arc<Server>, how: (bool, Option<Ahead>), written: Written, aside: &Aside) -> Asked {
         let attempt = self.at(&server, how.0, how.1);
         let (began, mut response) = (Instant::now(), Box::<ResponseHead>::default());
-        let begun = match written {
-            Written::Http1(head) => {
-                let asked = upstream_h1::ask(&attempt, &head, aside, &mut response).await;
-                recycle(head);
-                asked.map(Begun::Http1)
-            }
-            Written::Http2(request) => {
-                upstream_h2::ask(&attempt, &request, aside, &mut response).await.map(Begun::Http2)
-            }
+        let spoken = match &written {
+            Written { http1: Some(_), http2: Some(_) } => negotiate::aside(&attempt, aside.reached).await,
+            Written { http2: Some(_), .. } => Ok(Spoken::Http2),
+            Written { .. } => Ok(Spoken::Http1(None)),
         };
+        let begun = match (spoken, &written.http2) {
+            (Err(failed), _) => Err(failed),
+            (Ok(Spoken::Http2), Some(request)) => {
+                upstream_h2::ask(&attempt, request, aside, &mut response).await.map(Begun::Http2)
+            }
+            (Ok(Spoken::Http1(given)), _) => {
+                let head = written.http1.as_deref().unwrap_or_default();
+                upstream_h1::ask(&attempt, given, head, aside, &mut response).await.map(Begun::Http1)
+            }
+            (Ok(Spoken::Http2), None) => Err(OnConnection::clients(Rejection::of(Reason::BadRequestForHttp2))),
+        };
+        written.http1.into_iter().for_each(recycle);
         Asked { began, response, begun }
     }
 

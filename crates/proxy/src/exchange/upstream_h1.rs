@@ -104,7 +104,8 @@ impl Attempt<'_> {
     /// A call of gRPC, to a server that may understand it: what a client says of its body alone loosens nothing.
     fn is_grpc(&self) -> bool {
         let head = self.admitted.head();
-        let is_http2 = head.version == Version::H2 && self.group.config.protocol == UpstreamProtocol::Http2;
+        let takes_http2 = matches!(self.group.config.protocol, UpstreamProtocol::Http2 | UpstreamProtocol::Auto);
+        let is_http2 = head.version == Version::H2 && takes_http2;
         is_http2 && head.fields.get("content-type").is_some_and(|kind| kind.starts_with(b"application/grpc"))
     }
 
@@ -159,25 +160,27 @@ pub struct Upgraded {
     pub messages: Option<Messages>,
 }
 
-/// Tries a request at one server. A pooled connection that had ended before the request reached the server is replaced once by a fresh one.
+/// Tries a request at one server, on the connection `given`, if there is one, which was used before or not. A pooled connection that had ended before the request reached the server is replaced once by a fresh one.
 ///
 /// # Errors
 /// See [`Failed`].
 pub async fn attempt<B: MessageBody, A: ResponseSink>(
     attempt: &Attempt<'_>,
+    given: Option<(Transport, bool)>,
     exchange: &mut Exchange<'_, B, A>,
 ) -> Result<Option<Box<Upgraded>>, Failed> {
     let mut head = buffer();
     write_head(attempt, exchange.ledger.noted(), &mut head).map_err(Failed::finally)?;
     // What may not be sent twice is worth asking the kernel whether the server has closed just now.
     let is_careful = !may_repeat(attempt.admitted.head());
-    let pooled = if attempt.fresh { None } else { attempt.pooled(is_careful) };
-    let mut result = match pooled {
-        Some(transport) => Some(on_connection((transport, true), &head, attempt, exchange).await),
+    let pooled = || attempt.pooled(is_careful).map(|transport| (transport, true));
+    let at_hand = if given.is_none() && !attempt.fresh { pooled() } else { given };
+    let mut result = match at_hand {
+        Some(connection) => Some(on_connection(connection, &head, attempt, exchange).await),
         None => None,
     };
     if result.as_ref().is_none_or(|tried| matches!(tried, Err(OnConnection { fate: Fate::ConnectionOver, .. }))) {
-        result = Some(match fresh_connection(attempt, exchange.sink, exchange.ledger).await {
+        result = Some(match fresh_connection(attempt, false, exchange.sink, exchange.ledger).await {
             Ok(transport) => on_connection((transport, false), &head, attempt, exchange).await,
             Err(failed) => Err(failed),
         });
@@ -189,17 +192,18 @@ pub async fn attempt<B: MessageBody, A: ResponseSink>(
 }
 
 /// A wait for a connect after which it is the server's failure that the client gave up. By then the kernel has asked twice.
-const SLOW_CONNECT: Duration = Duration::from_secs(1);
+pub(super) const SLOW_CONNECT: Duration = Duration::from_secs(1);
 
-/// Connects while the client waits for it.
+/// Connects while the client waits for it. `negotiates`: see [`Target`].
 pub(super) async fn fresh_connection(
     attempt: &Attempt<'_>,
+    negotiates: bool,
     sink: &mut impl ResponseSink,
     ledger: &mut Ledger,
 ) -> Result<Transport, OnConnection> {
     let started = Instant::now();
     // The future is big and rare.
-    let connecting = Box::pin(connected(attempt, sink.reached()));
+    let connecting = Box::pin(connected(attempt, negotiates, sink.reached()));
     while_wanted(connecting, sink).await.unwrap_or_else(|why| {
         ledger.blame(why);
         // Impatient clients must not keep a server in use that nobody can connect to.
@@ -209,7 +213,11 @@ pub(super) async fn fresh_connection(
 }
 
 /// Connects for a client whose connection has `reached` this address.
-pub(super) async fn connected(attempt: &Attempt<'_>, reached: Option<SocketAddr>) -> Result<Transport, OnConnection> {
+pub(super) async fn connected(
+    attempt: &Attempt<'_>,
+    negotiates: bool,
+    reached: Option<SocketAddr>,
+) -> Result<Transport, OnConnection> {
     let own = Target::own(attempt.group, attempt.server);
     let (source, header) = match attempt.onward {
         None => (own.source, Vec::new()),
@@ -218,7 +226,7 @@ pub(super) async fn connected(attempt: &Attempt<'_>, reached: Option<SocketAddr>
             (onward.source(), onward.header(attempt.context.conn, reached))
         }
     };
-    let target = Target { source, ahead: &header, ..own };
+    let target = Target { source, ahead: &header, negotiates, ..own };
     let connected = match attempt.time_left() {
         None => connect(target).await,
         Some(left) => Deadline::new().within(left, connect(target)).await.unwrap_or(Err(ConnectError::Timeout)),
@@ -352,18 +360,21 @@ pub(super) struct Begun {
 /// Sends a request without a body to one of several servers that are asked beside each other, and waits for the head of its response.
 pub(super) async fn ask(
     attempt: &Attempt<'_>,
+    given: Option<(Transport, bool)>,
     head: &[u8],
     aside: &Aside,
     response: &mut ResponseHead,
 ) -> Result<Begun, OnConnection> {
     // It may be sent twice, so the kernel need not be asked.
-    if let Some(transport) = attempt.pooled(false).filter(|_| !attempt.fresh) {
-        match ask_on((transport, true), head, attempt, aside, response).await {
+    let pooled = || attempt.pooled(false).map(|transport| (transport, true));
+    let at_hand = if given.is_none() && !attempt.fresh { pooled() } else { given };
+    if let Some(connection) = at_hand {
+        match ask_on(connection, head, attempt, aside, response).await {
             Err(OnConnection { fate: Fate::ConnectionOver, .. }) => {}
             asked => return asked,
         }
     }
-    let transport = connected(attempt, aside.reached).await?;
+    let transport = connected(attempt, false, aside.reached).await?;
     ask_on((transport, false), head, attempt, aside, response).await
 }
 

@@ -33,7 +33,7 @@ use crate::message::rejection::Rejection;
 use crate::message::sides::{BodySink, MessageBody, ResponseSink, while_wanted};
 use crate::route::{self, Noted};
 use crate::upstream::h2::open;
-use crate::upstream::{Awaited, Opening, SharedConnection, StreamSlot, Traffic};
+use crate::upstream::{Awaited, Opening, SharedConnection, StreamSlot, Traffic, speaks_http2};
 
 /// Connections of one server that may turn out to be over, one behind the other, before that counts as a failure of the server.
 const CONNECTIONS_OVER: u32 = 2;
@@ -95,7 +95,7 @@ async fn connection(
         }
     }
     let opening = pools.open_shared(attempt.pool);
-    let transport = fresh_connection(attempt, sink, ledger).await?;
+    let transport = fresh_connection(attempt, true, sink, ledger).await?;
     Ok((begun(attempt, opening, transport).await?, false))
 }
 
@@ -115,22 +115,28 @@ async fn connection_aside(
         }
     }
     let opening = pools.open_shared(attempt.pool);
-    let transport = connected(attempt, reached).await?;
+    let transport = connected(attempt, true, reached).await?;
     Ok((begun(attempt, opening, transport).await?, false))
 }
 
 /// Waits for a connection that another request opens. That one may have no luck, or a server that says nothing; then each opens one itself.
-async fn opened_by_another(attempt: &Attempt<'_>, awaited: Rc<Awaited>) {
+pub(super) async fn opened_by_another(attempt: &Attempt<'_>, awaited: Rc<Awaited>) {
     let _ = Deadline::new().within(attempt.group.config.connect_timeout, awaited.over()).await;
 }
 
 /// Begins HTTP/2 on a connection just opened, for everybody.
-async fn begun(
+pub(super) async fn begun(
     attempt: &Attempt<'_>,
     opening: Opening,
     transport: Transport,
 ) -> Result<Rc<SharedConnection>, OnConnection> {
     let pools = &attempt.context.worker.pools;
+    if attempt.group.negotiator().is_some() && !speaks_http2(&transport) {
+        // It did, when a connection was opened to it before.
+        attempt.server.note_version(true);
+        let failed = OnConnection::servers(Rejection::of(Reason::UpstreamHttp2Handshake));
+        return Err(OnConnection { fate: Fate::Unsent, ..failed });
+    }
     let transport = Rc::new(transport);
     let opened = open(Rc::clone(&transport)).await;
     let (sender, connection, noticed) =

@@ -461,6 +461,7 @@ fn upstream(generation: &Generation, ledger: &Ledger, sent: &Forwarded, route: &
         names: sent.groups.clone(),
         protocol: match config.map(|config| config.protocol) {
             Some(UpstreamProtocol::Http2) => "http2",
+            Some(UpstreamProtocol::Auto) => "auto",
             _ => "http1",
         },
         tls: ledger.group.as_ref().is_some_and(|group| group.connector().is_some()),

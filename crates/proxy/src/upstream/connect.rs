@@ -82,6 +82,8 @@ pub struct Target<'a> {
     pub ahead: &'a [u8],
     /// Another port than the server's own, for its checks.
     pub port: Option<u16>,
+    /// The server chooses between versions of HTTP, where its group lets it; else what is spoken is HTTP/1.1 in such groups.
+    pub negotiates: bool,
 }
 
 impl<'a> Target<'a> {
@@ -93,6 +95,7 @@ impl<'a> Target<'a> {
             source: Source { address: None, mark: group.config.source.mark },
             ahead: &[],
             port: None,
+            negotiates: false,
         }
     }
 }
@@ -130,7 +133,10 @@ async fn connect_unbounded(target: Target<'_>) -> Result<Transport, ConnectError
     } else {
         stream.send(target.ahead).await.map_err(ConnectError::Socket)?;
     }
-    let Some(connector) = target.group.connector_to(target.server) else { return Ok(Transport::plain(stream)) };
+    let negotiator = target.group.negotiator().filter(|_| target.negotiates);
+    let Some(connector) = negotiator.or_else(|| target.group.connector_to(target.server)) else {
+        return Ok(Transport::plain(stream));
+    };
     let name = server_name(target)?;
     let session = Session::client(connector, &name).map_err(ConnectError::Tls)?;
     Transport::handshake(stream, Chunk::empty(), session, &NoKeys).await.map_err(|(_, broken)| match broken {
@@ -138,6 +144,11 @@ async fn connect_unbounded(target: Target<'_>) -> Result<Transport, ConnectError
         Broken::Tls(error) => ConnectError::Tls(error),
         Broken::Key(failure) => ConnectError::Tls(tls::Error::Ours(failure.to_string().into())),
     })
+}
+
+/// Whether HTTP/2 was agreed on for a connection.
+pub fn speaks_http2(transport: &Transport) -> bool {
+    transport.tls_info().is_some_and(|info| info.alpn.as_deref() == Some(b"h2"))
 }
 
 /// The header of a connection that is nobody's but ours: checks, and requests of our own.
@@ -192,11 +203,11 @@ fn server_name(target: Target<'_>) -> Result<ServerName, ConnectError> {
     })
 }
 
-/// The TLS context of a group, which offers the protocol `alpn`, if there is one.
+/// The TLS context of a group, which offers these protocols by ALPN, if there are any.
 ///
 /// # Errors
 /// A file is missing or unusable; says which.
-pub fn connector(settings: &UpstreamTls, alpn: Option<&[u8]>) -> Result<Connector, String> {
+pub fn connector(settings: &UpstreamTls, alpn: &[&[u8]]) -> Result<Connector, String> {
     let mut roots = Vec::new();
     if settings.verify {
         roots = keystore::trust::certificates(settings.ca.as_deref().unwrap_or(Path::new(SYSTEM_ROOTS)))?;
@@ -205,7 +216,7 @@ pub fn connector(settings: &UpstreamTls, alpn: Option<&[u8]>) -> Result<Connecto
         (Some(chain), Some(key)) => Some(keystore::trust::pair(chain, key)?),
         _ => None,
     };
-    let alpn: Vec<Vec<u8>> = alpn.into_iter().map(Vec::from).collect();
+    let alpn: Vec<Vec<u8>> = alpn.iter().map(|protocol| protocol.to_vec()).collect();
     Connector::new(&roots, settings.verify, identity, &alpn, settings.policy.min_version())
         .map_err(|error| error.to_string())
 }

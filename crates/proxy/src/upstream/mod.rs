@@ -18,7 +18,7 @@ mod server;
 mod shares;
 
 pub use balance::Wish;
-pub use connect::{ConnectError, Target, connect, connect_to};
+pub use connect::{ConnectError, Target, connect, connect_to, speaks_http2};
 pub use members::{Found, Members, Name, Records};
 pub use mirrored::{MirrorOutcome, Mirrored};
 pub use pool::{
@@ -61,6 +61,8 @@ pub struct Group {
     /// Held while a server is ejected for its statuses, so that not all are at once.
     ejecting: Mutex<()>,
     connector: Option<Arc<tls::Connector>>,
+    /// The same, where a connection may be of HTTP/2 as well as of HTTP/1.1.
+    negotiator: Option<Arc<tls::Connector>>,
     /// A digest over what its TLS settings and sessions were read from; zeros where that is nothing.
     inputs: [u8; 32],
     /// Its address was put together from a request, so that names must not lead to ourselves.
@@ -92,17 +94,21 @@ impl Group {
         let inputs = if has_inputs(config) { inputs::digest(config)? } else { [0; 32] };
         let connector = match &config.tls {
             Some(tls) => {
-                let alpn: Option<&[u8]> = match config.protocol {
-                    UpstreamProtocol::Http1 => Some(b"http/1.1"),
-                    UpstreamProtocol::Http2 => Some(b"h2"),
-                    UpstreamProtocol::Tcp | UpstreamProtocol::Udp => None,
+                let alpn: &[&[u8]] = match config.protocol {
+                    UpstreamProtocol::Http1 | UpstreamProtocol::Auto => &[b"http/1.1"],
+                    UpstreamProtocol::Http2 => &[b"h2"],
+                    UpstreamProtocol::Tcp | UpstreamProtocol::Udp => &[],
                 };
                 Some(Arc::new(connect::connector(tls, alpn)?))
             }
             None => None,
         };
+        let negotiator = match config.tls.as_ref().filter(|_| config.protocol == UpstreamProtocol::Auto) {
+            Some(tls) => Some(Arc::new(connect::connector(tls, &[b"h2", b"http/1.1"])?)),
+            None => None,
+        };
         let sticky = config.sticky.as_ref().map(|sticky| Sticky::new(sticky, &config.name)).transpose()?;
-        Ok(Group { sticky, inputs, ..Group::with(config, connector, false) })
+        Ok(Group { sticky, inputs, negotiator, ..Group::with(config, connector, false) })
     }
 
     /// Whether a group that is made of this configuration now would be this one.
@@ -117,7 +123,7 @@ impl Group {
     pub fn of_key_servers(config: &Arc<UpstreamConfig>) -> Result<Group, String> {
         let mut connector = None;
         if let Some(tls) = &config.tls {
-            let mut made = connect::connector(tls, Some(wire::keyless::EXTENSION_ALPN))?;
+            let mut made = connect::connector(tls, &[wire::keyless::EXTENSION_ALPN])?;
             // These connections are few and long; what servers make of a resumed client certificate differs.
             made.never_resume();
             connector = Some(Arc::new(made));
@@ -142,6 +148,7 @@ impl Group {
             changed: Notify::new(),
             ejecting: Mutex::new(()),
             connector,
+            negotiator: None,
             inputs: [0; 32],
             in_flight: AtomicUsize::new(0),
             queue: config.queue.clone().map(Queue::new),
@@ -296,6 +303,11 @@ impl Group {
     /// TLS towards its servers, if any.
     pub fn connector(&self) -> Option<&tls::Connector> {
         self.connector.as_deref()
+    }
+
+    /// TLS towards its servers that lets them choose between versions of HTTP, if they may.
+    pub fn negotiator(&self) -> Option<&tls::Connector> {
+        self.negotiator.as_deref()
     }
 
     /// TLS towards one server, if any.

@@ -84,6 +84,8 @@ pub struct Server {
     is_on_trial: AtomicBool,
     /// It is no member of its group any more: its connections end with what is under way on them.
     has_left: AtomicBool,
+    /// It agreed on HTTP/1.1 when it was last asked which version it speaks.
+    speaks_http1: AtomicBool,
     load: AtomicUsize,
     healthy: AtomicBool,
     failures: AtomicU32,
@@ -134,6 +136,7 @@ impl Server {
             has_left: AtomicBool::new(false),
             is_silent: AtomicBool::new(false),
             is_on_trial: AtomicBool::new(false),
+            speaks_http1: AtomicBool::new(false),
             load: AtomicUsize::new(0),
             healthy: AtomicBool::new(true),
             failures: AtomicU32::new(0),
@@ -253,6 +256,18 @@ impl Server {
     pub fn note_silence(&self, is_silent: bool) {
         if self.is_silent() != is_silent {
             self.is_silent.store(is_silent, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it agreed on HTTP/1.1 last: then nobody need wait for a connection that all can share.
+    pub fn speaks_http1(&self) -> bool {
+        self.speaks_http1.load(Ordering::Relaxed)
+    }
+
+    /// Notes which version it has agreed on.
+    pub fn note_version(&self, is_http1: bool) {
+        if self.speaks_http1() != is_http1 {
+            self.speaks_http1.store(is_http1, Ordering::Relaxed);
         }
     }
 

@@ -25,9 +25,9 @@ pub(in crate::shape) static URL_TLS: [Field; 1] = [optional(
 pub(in crate::shape) static CONNECTION_SETTINGS: [Field; 9] = [
     optional(
         "protocol",
-        Shape::Choice(&["http1", "http2", "tcp", "udp"]),
+        Shape::Choice(&["http1", "http2", "auto", "tcp", "udp"]),
         "http1",
-        "Protocol of the servers. `http2`: negotiated by ALPN over TLS, with prior knowledge otherwise; required by gRPC. `tcp`: no HTTP, for tunnels only; no ALPN over TLS. `udp`: for UDP listeners only.",
+        "Protocol of the servers. `http2`: negotiated by ALPN over TLS, with prior knowledge otherwise; required by gRPC. `auto`: HTTP/2 or HTTP/1.1, whichever a server agrees to by ALPN; needs `tls`. `tcp`: no HTTP, for tunnels only; no ALPN over TLS. `udp`: for UDP listeners only.",
     ),
     optional("connect_timeout", TIMEOUT, "5s", "Time to connect, TCP and TLS together."),
     optional(
