@@ -74,6 +74,8 @@ pub enum Command {
     ValidateServer(command::validate_server::ValidateServerCommand),
     /// Show the gate at work: certificates, a small upstream, commands to paste
     Demo(command::demo::DemoCommand),
+    /// Serve a page over TLS from a folder made for it, to go on from
+    Quickstart(command::quickstart::QuickstartCommand),
     /// Run in another program's place, with that program's arguments
     #[command(disable_help_flag = true)] // `-h` is an argument of that program
     As {
@@ -156,7 +158,11 @@ pub fn main() -> ExitCode {
 /// Whether a command prints and ends. The others have connections, and go on if nobody reads what they print.
 fn is_brief(command: &Command) -> bool {
     match command {
-        Command::Run { .. } | Command::Reload(_) | Command::Upgrade(_) | Command::As { .. } => false,
+        Command::Run { .. }
+        | Command::Quickstart(_)
+        | Command::Reload(_)
+        | Command::Upgrade(_)
+        | Command::As { .. } => false,
         Command::ValidateServer(command) => command.is_brief(),
         Command::Demo(command) => command.is_brief(),
         Command::KeyServer(command) => command.is_brief(),
@@ -204,6 +210,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::KeyServer(command) => command::key_server::run(command),
         Command::ValidateServer(command) => command::validate_server::run(command),
         Command::Demo(command) => command::demo::run(command),
+        Command::Quickstart(command) => command::quickstart::run(command),
         Command::Diff(command) => command::diff::run(&command),
         Command::Explain(command) => command::explain::run(&command),
         Command::Check { file, strict } => command::check::run(&file, strict),

@@ -10,6 +10,7 @@ pub mod front;
 pub mod key_server;
 pub mod keystore;
 pub mod operate;
+pub mod quickstart;
 pub mod reload;
 pub mod routing;
 pub mod run;

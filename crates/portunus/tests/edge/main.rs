@@ -22,6 +22,7 @@ mod listener_limits;
 mod material;
 mod names;
 mod operate;
+mod quickstart;
 mod reload;
 mod shutdown;
 mod sockets;

@@ -1,0 +1,117 @@
+//! `portunus quickstart`: a page over TLS within a second, without a file, a certificate or a privilege, to go on from.
+//!
+//! Writes a development CA, a certificate and a configuration into a folder, and serves it as `portunus run` does. What is there already stays, so that
+//! the folder is the user's own from the first change on.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use keystore::dev_ca::{DevCa, Purpose};
+use tls::KeyType;
+
+use super::run;
+use crate::supervisor::Options;
+
+const CONFIG_FILE: &str = "portunus.yaml";
+const CA_FILE: &str = "ca.pem";
+const PAGE_FILE: &str = "index.html";
+const KEYS_FOLDER: &str = "keys";
+const KEY_FILE: &str = "localhost.pem";
+
+const PAGE: &str = include_str!("quickstart/index.html");
+
+/// `portunus quickstart`.
+#[derive(Debug, Clone, clap::Args)]
+pub struct QuickstartCommand {
+    /// Folder for configuration, page, CA and key; what is in it stays
+    #[arg(long, default_value = "portunus-quickstart")]
+    dir: PathBuf,
+    /// Address to listen on, for a new configuration
+    #[arg(long, default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    bind: IpAddr,
+    /// Port to listen on, for a new configuration
+    #[arg(long, default_value_t = 8443)]
+    port: u16,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// Prepares the folder if it has no configuration, and serves it until Ctrl-C.
+pub fn run(command: QuickstartCommand) -> ExitCode {
+    let file = command.dir.join(CONFIG_FILE);
+    let address = SocketAddr::new(command.bind, command.port);
+    if file.exists() {
+        say!("Serving {}, which is there already.", file.display());
+    } else if let Err(error) = prepare(&command.dir, address) {
+        complain!("error: cannot prepare {}: {error}; name another folder with --dir", command.dir.display());
+        return ExitCode::FAILURE;
+    } else {
+        say!("{}", next_steps(&command.dir, address));
+    }
+    run::run(&file, command.options)
+}
+
+/// Writes everything that a first run needs. The configuration comes last: with it the folder is whole.
+fn prepare(folder: &Path, address: SocketAddr) -> io::Result<()> {
+    let keys = folder.join(KEYS_FOLDER);
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&keys)?;
+    let authority = DevCa::new("Portunus quickstart CA").map_err(io::Error::other)?;
+    let ip = address.ip().to_string();
+    let names = ["localhost", "127.0.0.1", "::1", &ip];
+    let pair = authority.issue(&names, KeyType::Ecdsa, Purpose::Server).map_err(io::Error::other)?;
+    let together = format!("{}{}", pair.certificate_pem, *pair.key_pem);
+    // A run that was broken off left its own.
+    let _ = fs::remove_file(keys.join(KEY_FILE));
+    let mut private = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(keys.join(KEY_FILE))?;
+    private.write_all(together.as_bytes())?;
+    fs::write(folder.join(CA_FILE), authority.certificate_pem())?;
+    fs::write(folder.join(PAGE_FILE), PAGE)?;
+    fs::write(folder.join(CONFIG_FILE), configuration(address))
+}
+
+fn configuration(address: SocketAddr) -> String {
+    format!(
+        "\
+# Made by `portunus quickstart`, and yours from now on: a running gate loads each change by itself, and says what is wrong with one.
+# Without running it: portunus check {CONFIG_FILE}
+
+listeners:
+  - {{ name: local, bind: \"{address}\", tls: {{ keystore: local }} }}
+
+# A certificate for localhost, of a CA that only {CA_FILE} knows.
+keystores:
+  local: {{ folder: {KEYS_FOLDER}, default: localhost }}
+
+routes:
+  - {{ path: /, respond: {{ status: 200, body_file: {PAGE_FILE} }} }}
+
+# To forward what is not / to an application, take the `#` away:
+#  - {{ path: \"/{{*rest}}\", upstream: app }}
+# upstreams:
+#   app: {{ servers: [\"127.0.0.1:3000\"] }}
+
+log:
+  access: {{ format: text }}
+"
+    )
+}
+
+fn next_steps(folder: &Path, address: SocketAddr) -> String {
+    let is_usual = address.ip() == IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let host = if is_usual { format!("localhost:{}", address.port()) } else { address.to_string() };
+    let (ca, file) = (folder.join(CA_FILE), folder.join(CONFIG_FILE));
+    let (ca, file) = (ca.display(), file.display());
+    format!(
+        "\
+Serving https://{host}/, with a certificate of a CA made for it. Try it from another terminal:
+
+  curl --cacert {ca} https://{host}/
+
+Then change {file}: each change is loaded at once. Ctrl-C ends it; the same command serves the folder again.
+"
+    )
+}

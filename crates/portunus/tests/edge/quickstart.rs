@@ -1,0 +1,51 @@
+//! The first minute: one command serves a page over TLS, and what its user changes stays.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::harness::{PORTUNUS, Running, vacant, wait_until};
+
+fn started(folder: &Path, address: std::net::SocketAddr) -> Running {
+    let mut command = Command::new(PORTUNUS);
+    command.arg("quickstart").arg("--dir").arg(folder);
+    command.args(["--bind", &address.ip().to_string(), "--port", &address.port().to_string()]);
+    Running::start(&mut command, |event| event["message"] == "listening")
+}
+
+/// What curl gets with the CA that was made; empty if it gets nothing.
+fn fetched(folder: &Path, url: &str) -> String {
+    let ca = folder.join("ca.pem");
+    let output = Command::new("curl").args(["--silent", "--fail", "--cacert"]).arg(ca).arg(url).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_page_over_tls_without_a_file_and_changes_stay() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("first");
+    let address = vacant();
+    let url = format!("https://{address}/");
+    let running = started(&folder, address);
+    assert!(fetched(&folder, &url).contains("Portunus is running"));
+
+    // It serves what its user writes, at once and the next time.
+    let file = folder.join("portunus.yaml");
+    let written = fs::read_to_string(&file).unwrap();
+    let changed = written.replace("body_file: index.html", "body: 'changed'");
+    assert_ne!(changed, written);
+    fs::write(&file, &changed).unwrap();
+    wait_until("the change is served", || fetched(&folder, &url) == "changed");
+    drop(running);
+    let ca = fs::read(folder.join("ca.pem")).unwrap();
+    let _running = started(&folder, address);
+    assert_eq!(fetched(&folder, &url), "changed");
+    assert_eq!((fs::read_to_string(&file).unwrap(), fs::read(folder.join("ca.pem")).unwrap()), (changed, ca));
+
+    // The application in the comments is one `#` away.
+    let suggested = written.replace("#  - ", "  - ").replace("# upstreams:\n#   app", "upstreams:\n  app");
+    fs::write(&file, suggested).unwrap();
+    let output = Command::new(PORTUNUS).arg("check").arg(&file).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("1 upstream, 2 routes"));
+}
