@@ -64,7 +64,7 @@ pub(super) const ROWS: &[Row] = &[
     PLAIN,
     TEXT,
     Row { name: "allow-list-100k", more: "policies: { p: { allow_file: @folder/networks } }\n", ..POLICY },
-    Row { name: "rate-limit", more: "policies: { p: { rate_limit: { rate: 10000000/s } } }\n", ..POLICY },
+    Row { name: "rate-limit", more: "policies: { p: { rate_limit: { rate: 100000/s, burst: 100000 } } }\n", ..POLICY },
     Row {
         name: "concurrency-limit",
         more: "policies: { p: { concurrency_limit: { max_in_flight: 10000 } } }\n",
