@@ -299,6 +299,66 @@ mod tests {
         }
     }
 
+    /// What `governor` lets pass: for many limits and patterns of arrival the same requests, and the same times to come again.
+    #[test]
+    fn what_passes_is_what_another_implementation_lets_pass() {
+        use governor::clock::{Clock, FakeRelativeClock};
+        use governor::{Quota, RateLimiter};
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut passed = [0; 2];
+        for _ in 0..200 {
+            let (digits, more) = (random.u32(0..=6), random.u32(0..=3));
+            let (micros, burst) = (random.u64(1..=10_u64.pow(digits)), random.u32(1..=10_u32.pow(more)));
+            let (table, limit) = table(micros, burst);
+            let clock = FakeRelativeClock::default();
+            let quota = Quota::with_period(limit.interval).unwrap().allow_burst(burst.try_into().unwrap());
+            let oracles = [0; 8].map(|_| RateLimiter::direct_with_clock(quota, clock.clone()));
+            // The times of ours wrap on the way.
+            let mut now = TIME_MASK - micros * u64::from(burst);
+            for _ in 0..1_000 {
+                let pause = match random.u8(..8) {
+                    0..=3 => 0,
+                    4 | 5 => random.u64(0..=micros),
+                    6 => micros * random.u64(..3),
+                    _ => random.u64(0..=micros * u64::from(burst) * 2) / 8,
+                };
+                now += pause;
+                clock.advance(Duration::from_micros(pause));
+                // Each has a set of its own. A word of zeros is a free one, so none has the tag zero.
+                let key = random.usize(..8);
+                let ours = table.take_at((key as u64 + 1) << TIME_BITS | key as u64, &limit, now);
+                let theirs = oracles[key].check().map_err(|early| early.wait_time_from(clock.now()));
+                assert_eq!(ours, theirs, "one each {micros} us, burst {burst}, at {now}");
+                passed[usize::from(ours.is_ok())] += 1;
+            }
+        }
+        assert!(passed.into_iter().all(|count| count > 10_000), "{passed:?}");
+    }
+
+    /// Of a hundred thousand keys each has its burst, within 5 %, and ten million more take no more memory.
+    #[test]
+    fn many_keys_are_counted_within_bounded_memory() {
+        const KEYS: u64 = 100_000;
+        let (table, limit) = (RateTable::of_requests(131_072), limit(1_000_000, 4));
+        table.serve(&limit);
+        let bytes = size_of_val(&*table.sets);
+        assert_eq!(bytes, 2 << 20);
+        let hash = |key: u64| {
+            use std::hash::Hasher;
+            let mut hasher = table.hasher();
+            hasher.write_u64(key);
+            hasher.finish()
+        };
+        let passed: usize =
+            (0..8).map(|_| (0..KEYS).filter(|key| table.take_at(hash(*key), &limit, 0).is_ok()).count()).sum();
+        let expected = 4 * KEYS as usize;
+        assert!(passed.abs_diff(expected) * 20 <= expected, "{passed} of {expected}");
+        for key in 0..10_000_000_u64 {
+            let _ = table.take_at(key.wrapping_mul(0x9e37_79b9_7f4a_7c15), &limit, 0);
+        }
+        assert_eq!(size_of_val(&*table.sets), bytes);
+    }
+
     /// A thread may be held up behind its look at the clock; what others have counted since is not old for that.
     #[test]
     fn who_is_late_sees_what_others_have_used() {
