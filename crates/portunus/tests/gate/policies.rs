@@ -197,3 +197,65 @@ fn a_reload_gives_nobody_a_new_burst_and_reads_lists_anew() {
     assert_eq!(site.statuses("/a", "192.0.2.8", "", 1), [403]);
     assert_eq!(site.statuses("/a", "203.0.113.1", "", 1), [200]);
 }
+
+/// Number `at` of a hundred thousand networks that do not touch, IPv4 in the first half; an address in it, and one right behind it.
+fn network_of(at: u32) -> [String; 3] {
+    if at < 50_000 {
+        let address = |offset: u32| std::net::Ipv4Addr::from(0x0100_0000 + at * 512 + offset).to_string();
+        return [format!("{}/24", address(0)), address(255), address(256)];
+    }
+    let address = |offset: u128| {
+        let first = 0x2001_u128 << 112 | u128::from(at - 50_000) << 81;
+        std::net::Ipv6Addr::from(first + offset).to_string()
+    };
+    [format!("{}/48", address(0)), address((1 << 80) - 1), address(1 << 80)]
+}
+
+/// A file of networks, in no order.
+fn list_of(numbers: impl Iterator<Item = u32>) -> String {
+    numbers.map(|number| network_of((u64::from(number) * 61_803 % 100_000) as u32)[0].clone() + "\n").collect()
+}
+
+/// Where each of these addresses may go: to the route that denies the networks, and to the one that allows nobody else.
+fn passes(site: &Site, addresses: &[String]) -> Vec<[bool; 2]> {
+    let may = |path: &str, address: &String| match site.get(path, address, "").0 {
+        200 | 204 => true,
+        403 => false,
+        other => panic!("{other} for {address}"),
+    };
+    addresses.iter().map(|address| ["/a", "/b"].map(|path| may(path, address))).collect()
+}
+
+#[test]
+fn a_hundred_thousand_networks_are_denied_or_allowed_and_change_with_a_reload() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("networks");
+    fs::write(&file, list_of(0..100_000)).unwrap();
+    let policies = format!("deny: {{ deny_file: {0} }}, allow: {{ allow_file: {0} }}", file.display());
+    let upstream = Upstream::ok();
+    let text = yaml(&upstream, 1, &policies, ["", "", "policies: deny"])
+        .replace("respond: { status: 204 }", "respond: { status: 204 }, policies: allow");
+    let site = Site { gate: Gate::start(&text), upstream };
+    let (listed, other) = ([false, true], [true, false]);
+    // The first, middle and last ones of each family in the order of addresses, and the first and last lines of the file.
+    let ends = [0, 25_000, 49_999, 50_000, 75_000, 99_999, 99_999 * 61_803_u64 % 100_000].map(|at| at as u32);
+    for [_, inside, behind] in ends.map(network_of) {
+        assert_eq!(passes(&site, &[inside.clone(), behind.clone()]), [listed, other], "{inside} {behind}");
+    }
+    let none = ["0.255.255.255", "255.255.255.255", "::1", "2000:ffff::1", "ffff::1"].map(str::to_owned);
+    assert_eq!(passes(&site, &none), [other; 5]);
+
+    // One bad line of so many: the old list stays, and the line is named.
+    fs::write(&file, list_of(0..99_999) + "1.2.3\n").unwrap();
+    site.gate.signal("HUP");
+    site.gate.wait_for("networks:100000: ");
+    let line_0 = network_of(0)[1].clone();
+    assert_eq!(passes(&site, std::slice::from_ref(&line_0)), [listed]);
+
+    // Without the first line, and with one that was not there.
+    fs::write(&file, list_of(1..100_000) + "203.0.113.0/24\n").unwrap();
+    site.gate.signal("HUP");
+    site.gate.wait_for("reloaded");
+    let last = network_of(99_999)[1].clone();
+    assert_eq!(passes(&site, &[line_0, "203.0.113.9".to_owned(), last]), [other, listed, listed]);
+}

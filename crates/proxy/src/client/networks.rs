@@ -69,8 +69,13 @@ impl AddressSet {
     /// Whether this address is one of them.
     pub fn contains(&self, address: IpAddr) -> bool {
         let number = number(address);
-        let after = self.ranges.partition_point(|(start, _)| *start <= number);
-        after.checked_sub(1).and_then(|at| self.ranges.get(at)).is_some_and(|(_, end)| number <= *end)
+        self.last(|start| start <= number).is_some_and(|(_, end)| number <= end)
+    }
+
+    /// The last range whose start passes, where those that pass stand before those that do not: bisection, however long the list.
+    fn last(&self, mut passes: impl FnMut(u128) -> bool) -> Option<(u128, u128)> {
+        let after = self.ranges.partition_point(|(start, _)| passes(*start));
+        after.checked_sub(1).and_then(|at| self.ranges.get(at)).copied()
     }
 }
 
@@ -166,21 +171,61 @@ mod tests {
         assert!(problems[0].starts_with("2: ") && problems[3].starts_with("5: "), "{problems:?}");
     }
 
-    /// A list of a hundred thousand networks, as those of the internet's address registries are: each lookup is a bisection.
-    #[test]
-    fn a_hundred_thousand_networks_are_all_there() {
+    /// Number `at` of a hundred thousand networks that do not touch: every second /24 from 1.0.0.0 on, and every second /48 from 2001:: on.
+    fn network_of(at: u128) -> (u128, u128) {
+        let first = match at < 50_000 {
+            true => 0xffff_0100_0000 + at * 512,
+            false => 0x2001 << 112 | (at - 50_000) << 81,
+        };
+        (first, first | if at < 50_000 { 0xff } else { (1 << 80) - 1 })
+    }
+
+    fn address_of(number: u128) -> IpAddr {
+        std::net::Ipv6Addr::from(number).to_canonical()
+    }
+
+    /// A list as long as those of the internet's address registries, in no order.
+    fn hundred_thousand() -> AddressSet {
         use std::fmt::Write as _;
         let mut text = String::new();
-        for number in 0..100_000_u32 {
-            // Every second /24 from 1.0.0.0 on, so that none merge.
-            let first = 0x0100_0000 + number * 512;
-            writeln!(text, "{}/24 ; AS{number}", std::net::Ipv4Addr::from(first)).unwrap();
+        for number in 0..100_000_u128 {
+            // Coprime with the number of networks, so that each comes once.
+            let at = number * 61_803 % 100_000;
+            let bits = if at < 50_000 { 24 } else { 48 };
+            writeln!(text, "{}/{bits} ; AS{number}", address_of(network_of(at).0)).unwrap();
         }
-        let set = AddressSet::parse(&text).unwrap();
+        AddressSet::parse(&text).unwrap()
+    }
+
+    #[test]
+    fn a_hundred_thousand_networks_are_all_there() {
+        let set = hundred_thousand();
         assert_eq!(set.ranges.len(), 100_000);
-        for number in (0..100_000_u32).step_by(97) {
-            let address = |offset: u32| IpAddr::V4((0x0100_0000 + number * 512 + offset).into());
-            assert!(set.contains(address(0)) && set.contains(address(255)) && !set.contains(address(256)), "{number}");
+        for at in (0..100_000).step_by(97).chain([49_999, 50_000, 99_999]) {
+            let (first, last) = network_of(at);
+            for (number, expected) in [(first - 1, false), (first, true), (last, true), (last + 1, false)] {
+                assert_eq!(set.contains(address_of(number)), expected, "{at}: {}", address_of(number));
+            }
+        }
+    }
+
+    /// What a lookup costs is counted, not timed: no more comparisons than a number below 2^17 has binary digits, and one.
+    #[test]
+    fn a_lookup_does_not_walk_the_list() {
+        let set = hundred_thousand();
+        let everywhere = (0..100_000).step_by(331).flat_map(|at| {
+            let (first, last) = network_of(at);
+            [first, last, last + 1]
+        });
+        for number in everywhere.chain([0, 1, u128::MAX, network_of(49_999).0, network_of(99_999).1]) {
+            let mut compared = 0;
+            let found = set.last(|start| {
+                compared += 1;
+                start <= number
+            });
+            assert!(compared <= 18, "{compared} comparisons for {}", address_of(number));
+            let is_in = found.is_some_and(|(_, end)| number <= end);
+            assert_eq!(is_in, set.contains(address_of(number)), "{}", address_of(number));
         }
     }
 }
