@@ -41,9 +41,9 @@ const HASH: Rule = Rule {
 };
 
 /// A proxy before some servers.
-struct Site {
+pub struct Site {
     name: &'static str,
-    address: SocketAddr,
+    pub address: SocketAddr,
     _theirs: Option<Peer>,
     _ours: Option<Gate>,
 }
@@ -79,13 +79,22 @@ fn nginx(rule: Rule, servers: &[(SocketAddr, u32)]) -> Site {
         .iter()
         .map(|(server, weight)| format!("server {server} weight={weight} max_fails=1 fail_timeout=1h;\n"))
         .collect();
+    let rule = rule.nginx;
+    nginx_with(
+        address,
+        &format!(
+            "upstream app {{ zone app 64k; {rule} {list} }}\nserver {{ listen {address}; location / {{ proxy_pass http://app; }} }}"
+        ),
+    )
+}
+
+/// nginx with these directives in `http`, once it listens at this address.
+pub fn nginx_with(address: SocketAddr, http: &str) -> Site {
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|kind| format!("{kind}_temp_path @dir/{kind};\n"))
         .concat();
     let text = format!(
-        "daemon off; master_process off; pid @dir/pid; error_log stderr crit;\nevents {{}}\nhttp {{ access_log off;\n{temporary}\
-         upstream app {{ zone app 64k; {} {list} }}\nserver {{ listen {address}; location / {{ proxy_pass http://app; }} }}\n}}\n",
-        rule.nginx
+        "daemon off; master_process off; pid @dir/pid; error_log stderr crit;\nevents {{}}\nhttp {{ access_log off;\n{temporary}{http}\n}}\n"
     );
     started("nginx", &text, address)
 }

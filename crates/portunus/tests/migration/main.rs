@@ -9,7 +9,9 @@ mod distribution;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod nginx;
+mod nginx_compression;
 mod nginx_guarded;
 mod nginx_left_out;
+mod nginx_rates;
 #[path = "../harness/secure.rs"]
 mod secure;
