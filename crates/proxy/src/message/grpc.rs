@@ -39,7 +39,8 @@ pub(crate) fn status(http: u16, reason: Reason) -> &'static str {
         (408 | 504, _) => "4",        // DEADLINE_EXCEEDED
         (413 | 414 | 429 | 431, _) => "8", // RESOURCE_EXHAUSTED
         (500, _) => "13",             // INTERNAL
-        (502 | 503, _) => "14",       // UNAVAILABLE
+        // 421: this connection may not have the request; over one of its own the call may succeed, and it was not executed.
+        (421 | 502 | 503, _) => "14", // UNAVAILABLE
         _ => "2",                     // UNKNOWN
     }
 }
@@ -92,7 +93,9 @@ mod tests {
             (Reason::UpstreamConnectTimeout, "14"),
             (Reason::ResponseHeaderTimeout, "4"),
             (Reason::UpstreamTotalTimeout, "4"),
-            (Reason::TlsPolicyMismatch, "2"),
+            // It has not been executed, and may succeed over another connection.
+            (Reason::TlsPolicyMismatch, "14"),
+            (Reason::ListenerRemoved, "14"),
         ] {
             assert_eq!(status(reason.status(), reason), expected, "{reason:?}");
         }
