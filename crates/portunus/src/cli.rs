@@ -34,7 +34,7 @@ pub enum Command {
     Reload(command::reload::ReloadCommand),
     /// Have a running server start the program again and hand over its sockets to it, and wait until that serves
     Upgrade(command::upgrade::UpgradeCommand),
-    /// Say how a running server stands
+    /// Show the state of a running server
     Status(command::show::ShowCommand),
     /// Show a running server's traffic, servers and rejections, once a second
     Top(command::show::TopCommand),
@@ -46,7 +46,7 @@ pub enum Command {
     Drain(command::operate::DrainCommand),
     /// Give an upstream server another share of the load, until a restart
     Weight(command::operate::WeightCommand),
-    /// Answer requests 503 by a policy with `maintenance`, until a restart
+    /// Turn maintenance mode on or off (requests get 503) until the next restart
     Maintenance(command::operate::MaintenanceCommand),
     /// Have a running server log more, or less, for a while
     LogLevel(command::operate::LogLevelCommand),
@@ -74,7 +74,7 @@ pub enum Command {
     ValidateServer(command::validate_server::ValidateServerCommand),
     /// Show the gate at work: certificates, a small upstream, commands to paste
     Demo(command::demo::DemoCommand),
-    /// Serve a page over TLS from a folder made for it, to go on from
+    /// Create a small working configuration in a new folder and serve it over TLS
     Quickstart(command::quickstart::QuickstartCommand),
     /// Run in another program's place, with that program's arguments
     #[command(disable_help_flag = true)] // `-h` is an argument of that program

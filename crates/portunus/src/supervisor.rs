@@ -139,7 +139,7 @@ pub trait Role: Send + Sync + 'static {
 /// How a process is run, beside what its configuration says.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Options {
-    /// Where the admin socket is, which `portunus status`, `reload` and others ask, whatever FILE says; `none` for no socket
+    /// Path of the admin socket that `portunus status`, `reload` and others connect to, independent of FILE; `none` disables it
     #[arg(long, value_name = "PATH", env = "PORTUNUS_CONTROL", hide_env_values = true)]
     pub control: Option<PathBuf>,
     /// Do not load FILE again when it changes, only when asked to

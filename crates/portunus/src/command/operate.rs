@@ -13,7 +13,7 @@ use super::show::fail;
 pub struct DrainCommand {
     /// The server, as `portunus status` lists it, such as `10.0.0.5:8080`
     server: String,
-    /// In this upstream alone; else in all that have it
+    /// Only in this upstream (default: every upstream that contains the server)
     #[arg(long, value_name = "NAME")]
     upstream: Option<String>,
     /// Give it requests again
@@ -38,7 +38,7 @@ pub struct WeightCommand {
     /// 1 to 1000, or `default` for that of the configuration
     #[arg(value_parser = weight)]
     weight: Weight,
-    /// In this upstream alone; else in all that have it
+    /// Only in this upstream (default: every upstream that contains the server)
     #[arg(long, value_name = "NAME")]
     upstream: Option<String>,
     /// Which server is asked
@@ -56,16 +56,16 @@ pub struct Weight(Option<u32>);
 /// On or off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Switch {
-    /// Requests are answered 503
+    /// Requests get 503
     On,
-    /// They pass, unless the policy's file is there
+    /// Requests are served, unless the policy's file exists
     Off,
 }
 
 /// `portunus maintenance`.
 #[derive(Debug, clap::Args)]
 pub struct MaintenanceCommand {
-    /// Whether requests are kept out
+    /// `on` or `off`
     switch: Switch,
     /// The policy with `maintenance`; needed where there are several
     #[arg(long, value_name = "NAME")]
@@ -83,7 +83,7 @@ pub struct MaintenanceCommand {
 pub struct LogLevelCommand {
     /// `error`, `warn`, `info`, `debug` or `trace`
     level: String,
-    /// How long, at most 24h; then that of the configuration again
+    /// How long to keep this level, 24h at most; then the configured level applies again
     #[arg(long = "for", value_name = "TIME", value_parser = time, default_value = "5m")]
     lasts: Duration,
     /// Which server is asked

@@ -27,7 +27,7 @@ pub struct TopCommand {
     /// Print JSON, one line per second
     #[arg(long)]
     json: bool,
-    /// End after so many seconds
+    /// Stop after NUMBER updates
     #[arg(long, value_name = "NUMBER")]
     count: Option<u64>,
 }
@@ -133,7 +133,7 @@ fn summary(status: &Value) -> String {
         text("/servers/total")
     );
     out += &format!(
-        "certificates {}, {} with less than 14 days, the next one has {} days left\n",
+        "{} certificates; {} expire within 14 days; the next expires in {} days\n",
         text("/certificates/total"),
         text("/certificates/expiring"),
         text("/certificates/next_days_left"),
