@@ -71,6 +71,11 @@ pub(super) const ROWS: &[Row] = &[
         ..POLICY
     },
     Row {
+        name: "bandwidth-limit",
+        more: "policies: { p: { bandwidth_limit: { download: 1GiB, upload: 1GiB, burst: 1GiB, key: client } } }\n",
+        ..POLICY
+    },
+    Row {
         name: "jwt-hs256",
         more: "policies: { p: { jwt: { verifier: v, set: { X-User: sub } } } }\ntokens: { v: { jwt: { algorithms: HS256, secret: { file: @folder/shared } } } }\n",
         fields: &[
