@@ -6,7 +6,7 @@
 use std::fs;
 use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -45,6 +45,10 @@ pub fn run(command: QuickstartCommand) -> ExitCode {
     let file = command.dir.join(CONFIG_FILE);
     let address = SocketAddr::new(command.bind, command.port);
     if file.exists() {
+        if let Err(error) = reject_shared(&command.dir) {
+            complain!("error: cannot serve {}: {error}", file.display());
+            return ExitCode::FAILURE;
+        }
         say!("Serving {}, which is there already.", file.display());
     } else if let Err(error) = prepare(&command.dir, address) {
         complain!("error: cannot prepare {}: {error}; name another folder with --dir", command.dir.display());
@@ -56,21 +60,36 @@ pub fn run(command: QuickstartCommand) -> ExitCode {
 }
 
 /// Writes everything that a first run needs. The configuration comes last: with it the folder is whole.
+///
+/// # Errors
+/// A file is there already, and stays as it is; or the folder is not the user's alone to write to.
 fn prepare(folder: &Path, address: SocketAddr) -> io::Result<()> {
     let keys = folder.join(KEYS_FOLDER);
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&keys)?;
+    reject_shared(folder)?;
     let authority = DevCa::new("Portunus quickstart CA").map_err(io::Error::other)?;
     let ip = address.ip().to_string();
     let names = ["localhost", "127.0.0.1", "::1", &ip];
     let pair = authority.issue(&names, KeyType::Ecdsa, Purpose::Server).map_err(io::Error::other)?;
     let together = format!("{}{}", pair.certificate_pem, *pair.key_pem);
-    // A run that was broken off left its own.
-    let _ = fs::remove_file(keys.join(KEY_FILE));
-    let mut private = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(keys.join(KEY_FILE))?;
-    private.write_all(together.as_bytes())?;
-    fs::write(folder.join(CA_FILE), authority.certificate_pem())?;
-    fs::write(folder.join(PAGE_FILE), PAGE)?;
-    fs::write(folder.join(CONFIG_FILE), configuration(address))
+    write_new(&folder.join(PAGE_FILE), 0o644, PAGE)?;
+    write_new(&folder.join(CA_FILE), 0o644, &authority.certificate_pem())?;
+    write_new(&keys.join(KEY_FILE), 0o600, &together)?;
+    write_new(&folder.join(CONFIG_FILE), 0o644, &configuration(address))
+}
+
+/// Whoever else can write to the folder could have it serve other files, or other things than its user wants.
+fn reject_shared(folder: &Path) -> io::Result<()> {
+    let found = fs::metadata(folder)?;
+    let is_ours = found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o022 == 0;
+    if is_ours { Ok(()) } else { Err(io::Error::other("others can write to that folder")) }
+}
+
+/// Never writes over a file, nor through a link.
+fn write_new(path: &Path, mode: u32, content: &str) -> io::Result<()> {
+    let opened = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
+    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    opened.and_then(|mut file| file.write_all(content.as_bytes())).map_err(named)
 }
 
 fn configuration(address: SocketAddr) -> String {

@@ -1,6 +1,7 @@
 //! The first minute: one command serves a page over TLS, and what its user changes stays.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -48,4 +49,24 @@ fn a_page_over_tls_without_a_file_and_changes_stay() {
     let output = Command::new(PORTUNUS).arg("check").arg(&file).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(String::from_utf8_lossy(&output.stdout).contains("1 upstream, 2 routes"));
+}
+
+#[test]
+fn what_is_there_is_left_alone() {
+    let place = tempfile::tempdir().unwrap();
+    let page = place.path().join("index.html");
+    fs::write(&page, "years of work").unwrap();
+    let run = || Command::new(PORTUNUS).arg("quickstart").arg("--dir").arg(place.path()).output().unwrap();
+    let output = run();
+    let reported = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{reported}");
+    assert!(reported.contains("index.html: File exists") && reported.contains("--dir"), "{reported}");
+    assert_eq!(fs::read_to_string(&page).unwrap(), "years of work");
+
+    // Where others can write, they could have put anything.
+    fs::write(place.path().join("portunus.yaml"), "listeners: []").unwrap();
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let output = run();
+    let reported = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(1) && reported.contains("others can write"), "{reported}");
 }
