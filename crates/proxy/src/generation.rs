@@ -549,10 +549,7 @@ fn build_groups(
         match Group::new(upstream) {
             Ok(group) => {
                 // What operators say of a server is not of the configuration, and outlives a change of it.
-                previous
-                    .and_then(|previous| previous.group(name))
-                    .iter()
-                    .for_each(|before| group.go_on_with(before.operated()));
+                previous.and_then(|previous| previous.group(name)).iter().for_each(|before| group.go_on_from(before));
                 groups.insert(name.clone(), Arc::new(group));
             }
             Err(problem) => problems.push(format!("upstream {name}: {problem}")),

@@ -480,6 +480,13 @@ const UPSTREAMS: &[FixedBound] = &[
         "A name server that is back is noticed.",
     ),
     bound(
+        "proxy/src/upstream/operated.rs",
+        "ABSENT",
+        "What an operator says of a server that DNS no longer names",
+        "3600s",
+        "The address may be another machine's by then.",
+    ),
+    bound(
         "proxy/src/upstream/mod.rs",
         "RETRY_RESERVE",
         "Retries beyond the budget",

@@ -155,7 +155,10 @@ fn servers(upstreams: &Value) -> String {
     let rows = items(upstreams, "/upstreams").flat_map(|upstream| {
         items(upstream, "/servers").map(|server| {
             ["/server", "/state", "/weight", "/in_flight", "/requests", "/failures"]
-                .map(|path| text(server, path))
+                .map(|path| match (path, server.pointer("/absent").and_then(Value::as_bool)) {
+                    ("/state", Some(true)) if text(server, path) == "drained" => "drained, absent".to_owned(),
+                    _ => text(server, path),
+                })
                 .into_iter()
                 .fold(vec![text(upstream, "/name")], |mut row, cell| {
                     row.push(cell);

@@ -48,6 +48,7 @@ fn operate(
     let wanted = |group: &&Arc<Group>| upstream.is_none_or(|upstream| group.config.name == upstream);
     let mut servers = Vec::new();
     for group in groups.filter(wanted) {
+        let was_absent = group.absent().iter().any(|(label, _)| label == name);
         group.operate(name, &change);
         let members = group.members();
         let found = members.servers.iter().enumerate().filter(|(_, server)| *server.name == *name);
@@ -57,6 +58,10 @@ fn operate(
                 "weight": members.weight(index), "in_flight": server.load(),
             })
         }));
+        if was_absent {
+            let operated = group.absent().into_iter().find(|(label, _)| label == name).map(|(_, operated)| operated);
+            servers.push(views::absent(&group.config.name, name, operated.unwrap_or_default()));
+        }
     }
     if servers.is_empty() {
         let place = upstream.map_or("any upstream".to_owned(), |upstream| format!("upstream `{upstream}`"));

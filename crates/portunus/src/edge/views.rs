@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use config::{Action, Config, ContractChoice, ListenerConfig, RouteConfig, Service};
 use proxy::generation::Generation;
-use proxy::upstream::{Group, Members, Server, Standing};
+use proxy::upstream::{Group, Members, Operated, Server, Standing};
 use reason::{Facts, Reason};
 use serde_json::{Value, json};
 use telemetry::{ByClass, ServerTotals, Snapshot};
@@ -169,9 +169,11 @@ fn upstreams(generation: &Generation, snapshot: &Snapshot) -> Vec<Value> {
             let key = (view.name.clone(), one.name.to_string());
             server(&members, index, one, snapshot.servers.get(&key).copied().unwrap_or_default())
         });
+        let absent = group.absent();
+        let absent = absent.iter().map(|(label, operated)| self::absent(&view.name, label, *operated));
         json!({
             "name": view.name, "up": group.is_up(), "in_flight": view.in_flight, "queue_length": view.queue_length,
-            "servers": servers.collect::<Vec<_>>(),
+            "servers": servers.chain(absent).collect::<Vec<_>>(),
         })
     };
     groups.map(entry).collect()
@@ -181,6 +183,14 @@ fn server(members: &Members, index: usize, server: &Server, totals: ServerTotals
     json!({
         "server": &*server.name, "state": state(server), "weight": members.weight(index), "in_flight": server.load(),
         "requests": totals.requests, "failures": totals.failures, "retries": totals.retries,
+    })
+}
+
+/// A server that its name does not lead to at the moment, and of which operators say something.
+pub(super) fn absent(upstream: &str, label: &str, operated: Operated) -> Value {
+    json!({
+        "upstream": upstream, "server": label, "state": if operated.drained { "drained" } else { "absent" }, "absent": true,
+        "weight": operated.weight.unwrap_or(0), "in_flight": 0, "requests": 0, "failures": 0, "retries": 0,
     })
 }
 

@@ -159,6 +159,11 @@ impl Members {
         own.filter_map(|server| server.socket_address()).collect()
     }
 
+    /// Whether a server has this label.
+    pub(super) fn has(&self, label: &str) -> bool {
+        self.servers.iter().any(|server| *server.name == *label)
+    }
+
     /// Whether there is a server that was not tried.
     pub(super) fn has_other(&self, tried: &[ServerId]) -> bool {
         self.servers.iter().any(|server| !tried.contains(&server.id))

@@ -15,6 +15,7 @@ mod pool;
 mod mirrored;
 pub mod resolve;
 mod server;
+mod operated;
 mod shares;
 
 pub use balance::Wish;
@@ -28,11 +29,10 @@ pub use server::{Health, Operated, PoolId, Server, ServerId, Standing};
 pub use shares::Places;
 pub use sticky::Sticky;
 
-use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Guard};
 use config::{Balance, HashKey, ServerAddress, ServerConfig, UpstreamConfig, UpstreamProtocol, WhenAllDown};
@@ -42,6 +42,7 @@ use telemetry::{ServerView, UpstreamView};
 use tokio::sync::Notify;
 
 use balance::{Choice, Rule, most_of};
+use operated::Orders;
 use queue::{InVain, Lane, Queue};
 use shares::Shares;
 
@@ -81,7 +82,7 @@ pub struct Group {
     /// What became of copies of requests.
     pub mirrored: Mirrored,
     /// What operators say of servers, by their labels, also of those that are no members at the moment. Held while the members are replaced.
-    operated: Mutex<BTreeMap<String, Operated>>,
+    operated: Mutex<Orders>,
 }
 
 impl Group {
@@ -240,7 +241,7 @@ impl Group {
     /// Notes that a name server was asked; with what it found, these are the servers of that name from now on. Requests under way are not touched.
     /// True if that changes anything. To be called by one task only.
     pub fn note_resolved(&self, name: &Name, found: Option<&[Found]>) -> bool {
-        let operated = self.operated.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut operated = self.operated.lock().unwrap_or_else(PoisonError::into_inner);
         let members = self.members.load();
         let next = found.and_then(|found| members.with_found(&self.config, name.origin, found));
         let is_new = next.is_some();
@@ -248,6 +249,7 @@ impl Group {
             members.leave_behind(&next);
             self.members.store(Arc::new(self.with_operated(next, &operated)));
         }
+        self.note_members(&mut operated);
         drop(operated);
         name.set_asked();
         self.changed.notify_waiters();
@@ -256,28 +258,32 @@ impl Group {
     }
 
     /// Members of whom it counts what operators say.
-    fn with_operated(&self, members: Members, operated: &BTreeMap<String, Operated>) -> Members {
+    fn with_operated(&self, members: Members, operated: &Orders) -> Members {
         if operated.is_empty() {
             return members;
         }
-        let said = |server: &Arc<Server>| operated.get(&*server.name).copied().unwrap_or_default();
+        let said = |server: &Arc<Server>| operated.get(&server.name).unwrap_or_default();
         members.servers.iter().for_each(|server| server.set_operated(said(server)));
         members.weighed_anew(&self.config)
     }
 
-    /// Changes what operators say of the servers with this label; gives those servers.
+    /// Notes in what operators say which servers there are now.
+    fn note_members(&self, operated: &mut Orders) {
+        let members = self.members.load();
+        operated.note_members(|label| members.has(label), Instant::now());
+    }
+
+    /// Changes what operators say of the servers with this label, also if a name does not lead there at the moment; gives those servers.
     pub fn operate(&self, label: &str, change: impl Fn(&mut Operated)) -> Vec<Arc<Server>> {
         let mut all = self.operated.lock().unwrap_or_else(PoisonError::into_inner);
         let members = self.members.load_full();
         let found: Vec<Arc<Server>> = members.servers.iter().filter(|server| *server.name == *label).cloned().collect();
-        let Some(first) = found.first() else { return found };
-        let mut operated = first.operated();
+        let Some(mut operated) = found.first().map(|first| first.operated()).or_else(|| all.get(label)) else {
+            return found;
+        };
         change(&mut operated);
         found.iter().for_each(|server| server.set_operated(operated));
-        match operated == Operated::default() {
-            true => _ = all.remove(label),
-            false => _ = all.insert(label.to_owned(), operated),
-        }
+        all.set(label, operated);
         self.members.store(Arc::new(members.weighed_anew(&self.config)));
         drop(all);
         self.note_up();
@@ -287,16 +293,41 @@ impl Group {
     /// What operators say of servers.
     pub fn operated(&self) -> Vec<(String, Operated)> {
         let all = self.operated.lock().unwrap_or_else(PoisonError::into_inner);
-        all.iter().map(|(label, operated)| (label.clone(), *operated)).collect()
+        all.list().map(|(label, operated)| (label.clone(), operated)).collect()
     }
 
-    /// Goes on with what operators say of servers, as an earlier generation or process had it.
+    /// What operators say of servers that are no members at the moment.
+    pub fn absent(&self) -> Vec<(String, Operated)> {
+        let all = self.operated.lock().unwrap_or_else(PoisonError::into_inner);
+        let members = self.members.load();
+        let absent = all.list().filter(|(label, _)| !members.has(label));
+        absent.map(|(label, operated)| (label.clone(), operated)).collect()
+    }
+
+    /// Goes on with what operators say of servers, as an earlier process had it.
     pub fn go_on_with(&self, known: impl IntoIterator<Item = (String, Operated)>) {
+        let mut orders = Orders::default();
+        known.into_iter().for_each(|(label, operated)| orders.set(&label, operated));
+        self.take_over(&orders, |_| false);
+    }
+
+    /// Goes on with what operators say of servers, as this group of an earlier generation had it. An address that was configured and no longer is, is
+    /// forgotten.
+    pub fn go_on_from(&self, before: &Group) {
+        let orders = before.operated.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let was_literal = Members::new(&before.config);
+        self.take_over(&orders, |label| was_literal.has(label));
+    }
+
+    /// Takes over what is said of its members; and of others if names may lead to them, unless `was_literal` says that none did.
+    fn take_over(&self, orders: &Orders, was_literal: impl Fn(&str) -> bool) {
         let mut all = self.operated.lock().unwrap_or_else(PoisonError::into_inner);
-        all.extend(known);
+        let members = self.members.load_full();
+        let of_names = |label: &str| !self.names.is_empty() && !was_literal(label);
+        all.take_over(orders, |label| members.has(label) || of_names(label));
         if !all.is_empty() {
-            let members = self.members.load().weighed_anew(&self.config);
-            self.members.store(Arc::new(self.with_operated(members, &all)));
+            self.members.store(Arc::new(self.with_operated(members.weighed_anew(&self.config), &all)));
+            self.note_members(&mut all);
         }
     }
 
