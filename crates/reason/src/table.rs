@@ -342,7 +342,7 @@ reasons! {
             "There are more than 32 trailers."
             "Correct the sender.";
         TrailersTooLarge "trailers_too_large" Sender 431
-            "The trailers are larger than 8 KiB."
+            "The trailers are larger than 8 KiB, on HTTP/2 than `limits.max_header_bytes`."
             "Correct the sender.";
         TransferEncodingInHttp10 "transfer_encoding_in_http_1_0" Sender 400
             "An HTTP/1.0 message has a `Transfer-Encoding`."

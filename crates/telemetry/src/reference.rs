@@ -131,7 +131,7 @@ pub const FIELDS: &[(&str, &str)] = &[
         "How far the connection came: `accept`, `proxy_header`, `tls_handshake`, `acme` (a challenge of a certificate authority), `head` or `tunnel`.",
     ),
     ("server_name", "SNI as the client sent it, of a connection whose TLS is not terminated or failed."),
-    ("detail", "For people: what the TLS library or the kernel says."),
+    ("detail", "For people: what the TLS library or the kernel says, or the limit that was exceeded."),
     ("ready_after_seconds", "From accept until the tunnel route was known, the handshake included."),
     ("port_kept", "Whether the client's own port could be used, where its address is the source."),
     ("passthrough", "True where TLS was passed through."),

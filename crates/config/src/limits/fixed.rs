@@ -199,8 +199,15 @@ const CLIENTS_HTTP_2: &[FixedBound] = &[
         "proxy/src/http2/blocks.rs",
         "MAX_BLOCK",
         "Header block in several frames",
-        "96KiB",
-        "Held until it is whole.",
+        "256KiB",
+        "Held until it is whole; so much beyond `limits.max_header_bytes` is read to reject a request alone.",
+    ),
+    bound(
+        "proxy/src/http2/blocks.rs",
+        "MAX_SECTION",
+        "Header of an HTTP/2 response, unpacked",
+        "1MiB",
+        "Then the connection ends.",
     ),
     bound(
         "proxy/src/http2/floods.rs",

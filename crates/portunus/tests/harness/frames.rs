@@ -187,7 +187,10 @@ impl Frames {
                 RST_STREAM if frame.stream == stream => return Outcome::Reset(code(0)),
                 HEADERS if frame.stream == stream && status < 200 => {
                     status = read_status(&frame.payload).unwrap_or(self.spelt);
-                    self.spelt = status;
+                    // Those of the static table are never kept.
+                    if !matches!(status, 200 | 204 | 206 | 304 | 400 | 404 | 500) {
+                        self.spelt = status;
+                    }
                     if status < 200 {
                         self.interim.push(status);
                     }

@@ -33,6 +33,7 @@ mod http2_ordinary;
 mod interim;
 mod prior_knowledge;
 mod proxy_headers;
+mod large_heads;
 mod listeners;
 mod log_fields;
 mod made_bodies;

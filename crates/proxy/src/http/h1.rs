@@ -167,7 +167,7 @@ async fn rest<'w>(
 
 /// A connection that never became a request leaves its line in the log all the same.
 pub(super) fn record_silence(conn: &Conn, worker: &Worker, reason: Reason) {
-    ended_before(conn, &worker.report, "head", reason, "");
+    ended_before(conn, &worker.report, "head", reason, rejection::exceeded_limit(reason).unwrap_or_default());
 }
 
 /// Reads one request and serves it.

@@ -28,6 +28,7 @@ use crate::exchange::upstream_h1::Upgraded;
 use crate::exchange::{self, Exchange};
 use crate::http::h1;
 use crate::http::upgraded::carry_stream;
+use crate::http2::blocks::list_bound;
 use crate::http2::floods::Floods;
 use crate::http2::frames::{Noticed, Sender};
 use crate::http2::io::H2Io;
@@ -116,7 +117,7 @@ pub async fn serve(transport: Rc<Transport>, input: Chunk, conn: Rc<Conn>, worke
             }
             Ok(Turn::Flooded) => {
                 give_up(&mut connection, ErrorCode::ENHANCE_YOUR_CALM, &mut deadline, &limits).await;
-                break Reason::Http2Flood;
+                break noticed.floods.why();
             }
             // Quiet connections with streams on them are waiting for an upstream.
             Ok(Turn::Idle) => {}
@@ -132,7 +133,7 @@ pub async fn serve(transport: Rc<Transport>, input: Chunk, conn: Rc<Conn>, worke
             }
         }
     };
-    if accepted == 0 || end == Reason::Http2Flood {
+    if accepted == 0 || noticed.floods.is_flooded() {
         h1::record_silence(&conn, &worker, end);
     }
     drop(connection);
@@ -331,7 +332,7 @@ fn builder(limits: &Limits, announces_websocket: bool) -> h2::server::Builder {
         .initial_connection_window_size(CONNECTION_WINDOW)
         .data_frame_budget(SMALL_FRAMES)
         .max_concurrent_streams(limits.h2_max_streams)
-        .max_header_list_size(u32::try_from(limits.max_head_bytes).unwrap_or(u32::MAX))
+        .max_header_list_size(list_bound(limits.max_head_bytes))
         .max_send_buffer_size(SEND_BUFFER)
         // All that may be open at once may be reset at once, and more may come for them.
         .max_concurrent_reset_streams(limits.h2_max_streams as usize)
@@ -393,8 +394,11 @@ async fn stream(
     let mut open = OpenRequest::new(&mut parts, conn, worker);
     let (message, received) = request.into_parts();
     let limits = generation.config.limits_at(&conn.listener.name);
-    let path = noticed.take_path(received.stream_id().as_u32());
-    let read = read_request(&message, path.as_deref(), received.is_end_stream(), limits, &mut open.parts.request);
+    let id = received.stream_id().as_u32();
+    let noticed_of = (noticed.take_path(id), noticed.is_too_large(id));
+    let read = read_request(&message, noticed_of, received.is_end_stream(), limits, &mut open.parts.request);
+    // Of one that is too large there is more than its stream may keep.
+    drop(message);
     let mut body = H2Body::of_request(received, Rc::clone(&noticed), &open.parts.request);
     let mut sink = H2Answer::new(respond, &open.parts.request, sending, limits.pace());
     let context = Context::of_read(worker, conn, &generation, &mut open.parts.request);

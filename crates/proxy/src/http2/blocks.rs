@@ -5,15 +5,27 @@
 //! see of them. Reads no more of a block than that takes (`wire::http::hpack`); a good one in one frame passes as it is, without a copy.
 
 use reason::Reason;
-use wire::http::hpack::{Found, HeaderTable};
+use wire::http::hpack::{Found, HeaderTable, Most};
 
 use crate::http2::floods::FrameHead;
 use crate::http2::frames::{
     CONTINUATION, END_HEADERS, END_STREAM, HEADERS, MAX_FRAME, Noticed, PADDED, PRIORITY, Sender,
 };
 
-/// Bytes of a block in more than one frame, which is held until it is whole: what the crate takes of CONTINUATION frames.
-const MAX_BLOCK: usize = 6 * MAX_FRAME;
+/// Bytes of a block in more than one frame, which is held until it is whole, and bytes that the crate may get of a field section beyond the limit: what
+/// changes its table. Beyond either the connection ends; up to them only the request is rejected.
+const MAX_BLOCK: usize = 16 * MAX_FRAME;
+
+/// Bytes of any field section, which keep what is written in its place in bounds.
+const MAX_SECTION: usize = 1024 * 1024;
+
+/// What the values of the static table may add to what is counted here.
+const STATIC_VALUES: usize = 8 * 1024;
+
+/// The bound that the crate is to have, so that whatever goes on to it is within: it answers what is beyond with no word to us.
+pub(crate) fn list_bound(max_head_bytes: usize) -> u32 {
+    u32::try_from(max_head_bytes.saturating_add(MAX_BLOCK + STATIC_VALUES)).unwrap_or(u32::MAX)
+}
 
 /// A block that is no HPACK: an entry with the number 0.
 const BROKEN: &[u8] = &[0x80];
@@ -54,8 +66,7 @@ impl Blocks {
             let Some((first, mut block)) = self.open.take() else { return true };
             block.extend_from_slice(payload);
             if block.len() > MAX_BLOCK {
-                noticed.floods.exhaust();
-                self.give_up(out);
+                self.end_for_size(noticed, out);
             } else if head.flags & END_HEADERS != 0 {
                 self.block(first, &block, true, noticed, out);
             } else {
@@ -93,9 +104,18 @@ impl Blocks {
         }
         let (mut found, mut replaced) = (Found::default(), Vec::new());
         // A request with more is rejected for the first of them. Trailers have no such bound, and go on whole.
-        let most_fields = if begins { noticed.floods.max_headers().saturating_add(1) } else { usize::MAX };
-        let Ok(is_replaced) = self.table.read(block, most_fields, &mut found, &mut replaced) else {
-            self.give_up(out);
+        let bytes = noticed.floods.max_head_bytes();
+        let most = Most {
+            fields: if begins { noticed.floods.max_headers().saturating_add(1) } else { usize::MAX },
+            bytes,
+            read_bytes: bytes.saturating_add(MAX_BLOCK).min(MAX_SECTION),
+        };
+        let Ok(is_replaced) = self.table.read(block, most, &mut found, &mut replaced) else {
+            if found.too_large_to_read {
+                self.end_for_size(noticed, out);
+            } else {
+                self.give_up(out);
+            }
             return false;
         };
         self.note(head, begins, found, noticed);
@@ -116,6 +136,13 @@ impl Blocks {
         if is_trailers && found.pseudo {
             noticed.remember_trailers(head.stream, Reason::PseudoFieldInTrailers);
         }
+        if found.too_large {
+            if begins {
+                noticed.remember_size(head.stream)
+            } else {
+                noticed.remember(head.stream, Reason::TrailersTooLarge)
+            }
+        }
         if let Some(code) = found.malformed {
             noticed.remember(head.stream, code);
         }
@@ -126,6 +153,15 @@ impl Blocks {
             if let Some(path) = found.path {
                 noticed.remember_path(head.stream, path);
             }
+        }
+    }
+
+    /// Has the connection ended for a block that is too large: where floods are counted, whoever drives it does so and says why.
+    fn end_for_size(&mut self, noticed: &Noticed, out: &mut Vec<u8>) {
+        noticed.floods.exhaust(Reason::HeadTooLarge);
+        (self.is_broken, self.open) = (true, None);
+        if !noticed.floods.is_flooded() {
+            self.give_up(out);
         }
     }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use config::limits::Limits;
 use net::clock::coarse;
+use reason::Reason;
 
 /// Frames that a client may send for each DATA or HEADERS frame it gets: gRPC clients send WINDOW_UPDATE for stream and connection, PING and now
 /// and then SETTINGS with what they receive.
@@ -125,6 +126,10 @@ struct Bounds {
     rejected: Allowance,
     /// Most fields of a request.
     max_headers: usize,
+    /// Most bytes of a field section.
+    max_head_bytes: usize,
+    /// What a flooded connection is ended for.
+    why: Cell<Reason>,
     /// Streams that may send DATA.
     bodies: RefCell<BTreeSet<u32>>,
     /// Requests whose heads are whole and which the library has not given out.
@@ -150,6 +155,8 @@ impl Floods {
             requests: Allowance::new(limits.h2_failed_request_burst, limits.h2_failed_request_rate, now),
             rejected: Allowance::new(limits.h2_failed_request_burst, limits.h2_rejected_request_rate, now),
             max_headers: limits.max_headers,
+            max_head_bytes: limits.max_head_bytes,
+            why: Cell::new(Reason::Http2Flood),
             bodies: RefCell::default(),
             waiting: Cell::new(0),
             is_drained: Cell::new(false),
@@ -171,6 +178,16 @@ impl Floods {
     /// Most fields that a request may have.
     pub fn max_headers(&self) -> usize {
         self.0.as_ref().map_or(usize::MAX, |bounds| bounds.max_headers)
+    }
+
+    /// Most bytes that a field section of a request may have.
+    pub fn max_head_bytes(&self) -> usize {
+        self.0.as_ref().map_or(usize::MAX, |bounds| bounds.max_head_bytes)
+    }
+
+    /// What a connection is ended for if [`Floods::is_flooded`].
+    pub fn why(&self) -> Reason {
+        self.0.as_ref().map_or(Reason::Http2Flood, |bounds| bounds.why.get())
     }
 
     /// Whether others are to have their turn.
@@ -202,8 +219,11 @@ impl Floods {
     }
 
     /// The peer has gone too far at once.
-    pub fn exhaust(&self) {
-        self.0.iter().for_each(|bounds| bounds.frames.left.set(i64::MIN / 2));
+    pub fn exhaust(&self, why: Reason) {
+        self.0.iter().for_each(|bounds| {
+            bounds.frames.left.set(i64::MIN / 2);
+            bounds.why.set(why);
+        });
     }
 
     /// Counts a frame that goes out.

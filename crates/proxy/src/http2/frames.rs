@@ -62,6 +62,7 @@ pub struct Noticed {
 struct Mark {
     malformed: Option<Reason>,
     trailers: Option<Reason>,
+    is_too_large: bool,
     path: Vec<u8>,
 }
 
@@ -125,6 +126,11 @@ impl Noticed {
         Some(path).filter(|path| !path.is_empty())
     }
 
+    /// Whether the head of a request is larger than it may be, and was cut.
+    pub fn is_too_large(&self, stream: u32) -> bool {
+        self.marks.borrow().get(&stream).is_some_and(|mark| mark.is_too_large)
+    }
+
     /// Forgets a stream that has ended.
     pub fn forget(&self, stream: u32) {
         if let Some(mark) = self.marks.borrow_mut().remove(&stream) {
@@ -140,6 +146,11 @@ impl Noticed {
     /// Remembers that a stream is malformed if the block that was just read is of trailers.
     pub(crate) fn remember_trailers(&self, stream: u32, reason: Reason) {
         self.mark(stream, |mark| mark.trailers = Some(reason));
+    }
+
+    /// Remembers that the head of a stream is too large.
+    pub(crate) fn remember_size(&self, stream: u32) {
+        self.mark(stream, |mark| mark.is_too_large = true);
     }
 
     /// Remembers the path of a stream. One that is forgotten again has its stream refused.
@@ -454,10 +465,11 @@ mod tests {
     #[test]
     fn a_block_without_end_is_a_flood() {
         let mut frames = vec![on_stream(1, HEADERS, 0, &[0x82])];
-        frames.resize(25, on_stream(1, CONTINUATION, 0, &[0x82; 4096]));
+        frames.resize(66, on_stream(1, CONTINUATION, 0, &[0x82; 4096]));
         let (noticed, out) = seen(Sender::Client, &frames, 4096);
         assert!(noticed.floods.is_flooded() && out.len() < 4096 + 20, "{}", out.len());
-        let (noticed, _) = seen(Sender::Client, &frames[..20], 4096);
+        assert_eq!(noticed.floods.why(), Reason::HeadTooLarge);
+        let (noticed, _) = seen(Sender::Client, &frames[..60], 4096);
         assert!(!noticed.floods.is_flooded());
     }
 

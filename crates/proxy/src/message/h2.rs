@@ -31,14 +31,14 @@ use crate::message::sides::{MessageBody, ResponseSink};
 use crate::policies::Throttles;
 use crate::policies::cors::Decoration;
 
-/// Translates a request's head, with the same strictness as for HTTP/1. `path`: the path and query as they came, where the library could not take
-/// them. A head with an error is read in part only, but has its type: a gRPC call is rejected in gRPC's own way.
+/// Translates a request's head, with the same strictness as for HTTP/1. `noticed`: the path and query as they came, where the library could not take
+/// them, and whether the head was cut because it is too large. A head with an error is read in part only, but has its type and what it accepts: a gRPC call is rejected in gRPC's own way.
 ///
 /// # Errors
 /// 400 with a code; 414 or 431 for what is over the limits; 417 for an expectation that is not `100-continue`.
 pub fn read_request(
     message: &http::request::Parts,
-    path: Option<&[u8]>,
+    noticed: (Option<Vec<u8>>, bool),
     is_bodiless: bool,
     limits: &Limits,
     head: &mut RequestHead,
@@ -46,19 +46,22 @@ pub fn read_request(
     head.clear();
     head.version = Version::H2;
     head.keep_alive = true;
-    let read = read_head(message, path, is_bodiless, limits, head);
-    if read.is_err()
-        && !head.fields.contains("content-type")
-        && let Some(value) = message.headers.get(http::header::CONTENT_TYPE)
-    {
-        head.fields.push(b"content-type", value.as_bytes());
+    let read = read_head(message, (noticed.0.as_deref(), noticed.1), is_bodiless, limits, head);
+    if read.is_err() {
+        for name in [http::header::CONTENT_TYPE, http::header::ACCEPT] {
+            if !head.fields.contains(name.as_str())
+                && let Some(value) = message.headers.get(&name)
+            {
+                head.fields.push(name.as_str().as_bytes(), value.as_bytes());
+            }
+        }
     }
     read
 }
 
 fn read_head(
     message: &http::request::Parts,
-    path: Option<&[u8]>,
+    (path, is_too_large): (Option<&[u8]>, bool),
     is_bodiless: bool,
     limits: &Limits,
     head: &mut RequestHead,
@@ -66,9 +69,11 @@ fn read_head(
     head.method = Method::from_bytes(message.method.as_str().as_bytes()).ok_or(HeadError::of(Reason::BadMethod))?;
     let opens_websocket = opening::is_asked_for(message)?;
     read_target(message, path, opens_websocket, head)?;
-    // The size as a whole is bounded by the library.
     if head.target.len() > limits.max_request_line_bytes {
         return Err(HeadError::of(Reason::RequestLineTooLong));
+    }
+    if is_too_large {
+        return Err(HeadError::of(Reason::HeadTooLarge));
     }
     if message.headers.len() > limits.max_headers {
         return Err(HeadError::of(Reason::TooManyFields));

@@ -154,6 +154,16 @@ fn mentions_json(head: &RequestHead, name: &str) -> bool {
     head.fields.get_all(name).any(|value| memchr::memmem::find(value, b"json").is_some())
 }
 
+/// The setting that a message exceeds whose head was rejected for its size.
+pub fn exceeded_limit(reason: Reason) -> Option<&'static str> {
+    match reason {
+        Reason::HeadTooLarge | Reason::RequestHeadTooLarge => Some("limits.max_header_bytes"),
+        Reason::TooManyFields => Some("limits.max_headers"),
+        Reason::RequestLineTooLong => Some("limits.max_request_line"),
+        _ => None,
+    }
+}
+
 /// Body and content type of a rejection: a page, if there is one that the client reads; else a problem document (RFC 9457) for API clients, a line of
 /// text for others.
 pub fn body(
@@ -162,7 +172,9 @@ pub fn body(
     pages: Option<&ErrorPages>,
     request_id: &[u8],
 ) -> (Vec<u8>, &'static str) {
-    let Some(reported) = &rejection.reported else { return page(rejection.status, head, pages, request_id) };
+    let Some(reported) = &rejection.reported else {
+        return own_page((rejection.status, exceeded_limit(rejection.reason)), head, pages, request_id);
+    };
     if reported.is_graphql {
         return graphql::body(rejection, reported, head);
     }
@@ -178,6 +190,15 @@ pub fn body(
 
 /// As [`body`], for an error of which there is nothing more to say.
 pub fn page(status: u16, head: &RequestHead, pages: Option<&ErrorPages>, request_id: &[u8]) -> (Vec<u8>, &'static str) {
+    own_page((status, None), head, pages, request_id)
+}
+
+fn own_page(
+    (status, limit): (u16, Option<&str>),
+    head: &RequestHead,
+    pages: Option<&ErrorPages>,
+    request_id: &[u8],
+) -> (Vec<u8>, &'static str) {
     let is_json = match pages.map(|pages| pages.choose(status, head, sends_json(head), request_id)) {
         None => wants_json(head),
         Some(Chosen::Problem) => true,
@@ -187,10 +208,18 @@ pub fn page(status: u16, head: &RequestHead, pages: Option<&ErrorPages>, request
     let title = reason_phrase(status);
     let mut body = Vec::with_capacity(96);
     if is_json {
-        let _ = writeln!(body, "{{\"type\":\"about:blank\",\"title\":\"{title}\",\"status\":{status}}}");
+        let _ = write!(body, "{{\"type\":\"about:blank\",\"title\":\"{title}\",\"status\":{status}");
+        if let Some(limit) = limit {
+            let _ = write!(body, ",\"detail\":\"The request exceeds {limit}.\"");
+        }
+        body.extend_from_slice(b"}\n");
         (body, "application/problem+json")
     } else {
-        let _ = writeln!(body, "{status} {title}");
+        let _ = write!(body, "{status} {title}");
+        if let Some(limit) = limit {
+            let _ = write!(body, " ({limit})");
+        }
+        body.push(b'\n');
         (body, "text/plain; charset=utf-8")
     }
 }

@@ -91,6 +91,27 @@ const STATIC: [&str; 61] = [
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BrokenBlock;
 
+/// How much of a block goes on to whoever unpacks it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Most {
+    /// Fields beside pseudo-fields.
+    pub fields: usize,
+    /// Bytes of the field section (RFC 9113 §6.5.2), beyond which it is too large.
+    pub bytes: usize,
+    /// Bytes of a field section that is too large, but still read so that its request alone is rejected.
+    pub read_bytes: usize,
+}
+
+impl Most {
+    /// All of it.
+    pub const UNBOUNDED: Most = Most { fields: usize::MAX, bytes: usize::MAX, read_bytes: usize::MAX };
+
+    /// So many fields, of any size.
+    pub const fn fields(fields: usize) -> Most {
+        Most { fields, ..Most::UNBOUNDED }
+    }
+}
+
 /// What was found in a block.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Found {
@@ -102,6 +123,10 @@ pub struct Found {
     pub malformed: Option<Reason>,
     /// The `:path` as it came, if it has octets that RFC 3986 does not allow there. In the block it is replaced.
     pub path: Option<Vec<u8>>,
+    /// The field section is larger than [`Most::bytes`]; fields beyond that have been left out.
+    pub too_large: bool,
+    /// It is larger than [`Most::read_bytes`], and was not read to its end.
+    pub too_large_to_read: bool,
 }
 
 impl Found {
@@ -197,6 +222,8 @@ struct Representation<'b> {
     rest: &'b [u8],
     /// The field's; none if it only sets the size of the table.
     name: Option<Name>,
+    /// Bytes that it counts for in the field section (RFC 9113 §6.5.2).
+    size: usize,
     /// What is to stand in its place.
     replacement: Option<Box<Replacement<'b>>>,
 }
@@ -213,21 +240,21 @@ fn changes_table(first: u8) -> bool {
 
 impl HeaderTable {
     /// Reads a whole block. If something in it had to be replaced, appends the block as it is to be read instead to `out`, and says so. Of the fields
-    /// beyond `most_fields` only those that change the table go on: whoever counts to one more has seen that there are too many.
+    /// beyond `most` only those that change the table go on: whoever counts to one more field has seen that there are too many.
     ///
     /// # Errors
-    /// The block is broken.
+    /// The block is broken, or stands for more than is ever read.
     pub fn read(
         &mut self,
         block: &[u8],
-        most_fields: usize,
+        most: Most,
         found: &mut Found,
         out: &mut Vec<u8>,
     ) -> Result<bool, BrokenBlock> {
-        let (mut rest, mut copied, mut fields) = (block, 0, 0);
+        let (mut rest, mut copied, mut fields, mut size) = (block, 0, 0, 0_usize);
         while let Some(&first) = rest.first() {
             let start = block.len() - rest.len();
-            if fields >= most_fields && !changes_table(first) {
+            if (fields >= most.fields || (found.too_large && fields > 0)) && !changes_table(first) {
                 out.extend_from_slice(block.get(copied..start).unwrap_or_default());
                 rest = self.skip(rest)?;
                 copied = block.len() - rest.len();
@@ -235,15 +262,35 @@ impl HeaderTable {
             }
             let read = if first > 0x80 && first < 0xff {
                 // What most blocks consist of: a reference to a field, in one octet.
-                let (name, odd) = self.field(usize::from(first & 0x7f))?;
+                let (name, odd, size) = self.field(usize::from(first & 0x7f))?;
                 found.note(name, odd);
-                Representation { rest: rest.get(1..).unwrap_or_default(), name: Some(name), replacement: None }
+                Representation { rest: rest.get(1..).unwrap_or_default(), name: Some(name), size, replacement: None }
             } else {
                 self.representation(rest, found)?
             };
             rest = read.rest;
-            fields += usize::from(read.name.is_some_and(|name| !name.is_pseudo));
-            if let Some(replacement) = read.replacement {
+            let is_field = read.name.is_some_and(|name| !name.is_pseudo);
+            fields += usize::from(is_field);
+            size += read.size;
+            let mut replacement = read.replacement;
+            if size > most.bytes {
+                found.too_large = true;
+                if is_field && !is_kept(first) {
+                    size -= read.size;
+                    out.extend_from_slice(block.get(copied..start).unwrap_or_default());
+                    copied = block.len() - rest.len();
+                    continue;
+                }
+                if is_field && read.size > EMPTYING.size() {
+                    size -= read.size - EMPTYING.size();
+                    replacement = Some(Box::new(EMPTYING));
+                }
+            }
+            if size > most.read_bytes {
+                found.too_large_to_read = true;
+                return Err(BrokenBlock);
+            }
+            if let Some(replacement) = replacement {
                 out.extend_from_slice(block.get(copied..start).unwrap_or_default());
                 copied = block.len() - rest.len();
                 replacement.write(out);
@@ -295,9 +342,9 @@ impl HeaderTable {
         let (number, rest) = integer(block, prefix)?;
         let (mut name, text, rest) = match (prefix, number) {
             (7, _) => {
-                let (name, odd) = self.field(number)?;
+                let (name, odd, size) = self.field(number)?;
                 found.note(name, odd);
-                return Ok(Representation { rest, name: Some(name), replacement: None });
+                return Ok(Representation { rest, name: Some(name), size, replacement: None });
             }
             (5, _) => {
                 if number > CAPACITY {
@@ -305,7 +352,7 @@ impl HeaderTable {
                 }
                 self.capacity = number;
                 self.evict(0);
-                return Ok(Representation { rest, name: None, replacement: None });
+                return Ok(Representation { rest, name: None, size: 0, replacement: None });
             }
             (_, 0) => {
                 let (text, rest) = Text::read(rest)?;
@@ -332,17 +379,18 @@ impl HeaderTable {
         if is_kept(first) {
             self.insert(name, len, odd);
         }
-        Ok(Representation { rest, name: Some(name), replacement })
+        let size = name.len as usize + len + ENTRY_OVERHEAD;
+        Ok(Representation { rest, name: Some(name), size, replacement })
     }
 
-    /// The name of an entry of either table, and what is odd about its value.
-    fn field(&self, index: usize) -> Result<(Name, Option<&Odd>), BrokenBlock> {
+    /// The name of an entry of either table, what is odd about its value, and its size, but for the few bytes of a value in the static table.
+    fn field(&self, index: usize) -> Result<(Name, Option<&Odd>, usize), BrokenBlock> {
         let index = index.checked_sub(1).ok_or(BrokenBlock)?;
         if let Some(name) = FIXED.get(index) {
-            return Ok((*name, None));
+            return Ok((*name, None, name.len as usize + ENTRY_OVERHEAD));
         }
         let entry = self.entries.get(index - STATIC.len()).ok_or(BrokenBlock)?;
-        Ok((entry.name, entry.odd.as_deref()))
+        Ok((entry.name, entry.odd.as_deref(), entry.size as usize))
     }
 
     /// Puts an entry in front; one that is larger than the table only empties it (RFC 7541 §4.4).
@@ -482,7 +530,19 @@ enum NewValue {
     Status,
 }
 
+/// In place of a field that is larger than the table and so only empties it: the smallest that does the same.
+const EMPTYING: Replacement<'static> =
+    Replacement { first: 0x40, prefix: 6, name: NewName::Made(1), value: NewValue::Letters(CAPACITY) };
+
 impl<'b> Replacement<'b> {
+    /// Bytes that the field counts for, where name and value were made.
+    const fn size(&self) -> usize {
+        match (&self.name, &self.value) {
+            (NewName::Made(name), NewValue::Letters(value)) => *name + *value + ENTRY_OVERHEAD,
+            _ => 0,
+        }
+    }
+
     /// In place of a field with this name (its place in the tables, or its text) and a value of this length.
     fn of(first: u8, prefix: u32, (name, index, text): (Name, usize, Option<Text<'b>>), len: usize) -> Self {
         let as_it_came = text.map_or(NewName::Index(index), NewName::AsItCame);

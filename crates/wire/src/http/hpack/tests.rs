@@ -13,12 +13,13 @@ fn check(capacity: usize, blocks: &[(&str, usize, usize, Found)]) {
     let mut table = HeaderTable { capacity, ..HeaderTable::default() };
     for (hex, entries, size, expected) in blocks {
         let (mut found, mut out) = (Found::default(), Vec::new());
-        assert_eq!(table.read(&bytes(hex), usize::MAX, &mut found, &mut out), Ok(false), "{hex}");
+        assert_eq!(table.read(&bytes(hex), Most::UNBOUNDED, &mut found, &mut out), Ok(false), "{hex}");
         assert_eq!((table.extent(), &found, &out[..]), ((*entries, *size), expected, &b""[..]), "{hex}");
     }
 }
 
-const PLAIN: Found = Found { pseudo: false, fragment: false, malformed: None, path: None };
+const PLAIN: Found =
+    Found { pseudo: false, fragment: false, malformed: None, path: None, too_large: false, too_large_to_read: false };
 const PSEUDO: Found = Found { pseudo: true, ..PLAIN };
 const BOTH: Found = Found { fragment: true, ..PSEUDO };
 
@@ -113,7 +114,7 @@ fn what_is_no_hpack_is_broken() {
         "4000 00",
     ] {
         let (mut table, mut found) = (HeaderTable::default(), Found::default());
-        assert_eq!(table.read(&bytes(hex), usize::MAX, &mut found, &mut Vec::new()), Err(BrokenBlock), "{hex}");
+        assert_eq!(table.read(&bytes(hex), Most::UNBOUNDED, &mut found, &mut Vec::new()), Err(BrokenBlock), "{hex}");
     }
 }
 
@@ -135,10 +136,10 @@ fn replaced(table: &mut HeaderTable, block: &[u8]) -> (Vec<u8>, Found) {
     let mut clean = HeaderTable::default();
     let (mut found, mut out) = (Found::default(), Vec::new());
     let before = table.extent();
-    assert_eq!(table.read(block, usize::MAX, &mut found, &mut out), Ok(true), "{}", block.escape_ascii());
+    assert_eq!(table.read(block, Most::UNBOUNDED, &mut found, &mut out), Ok(true), "{}", block.escape_ascii());
     if before == (0, 0) {
         let (mut again, mut none) = (Found::default(), Vec::new());
-        clean.read(&out, usize::MAX, &mut again, &mut none).unwrap();
+        clean.read(&out, Most::UNBOUNDED, &mut again, &mut none).unwrap();
         assert!(matches!(again.malformed, None | Some(Reason::BadScheme)), "{}", out.escape_ascii());
         assert_eq!(clean.extent(), table.extent(), "{}", out.escape_ascii());
     }
@@ -177,11 +178,11 @@ fn what_no_message_has_is_replaced_by_what_has_its_length() {
             }
             // The entry is as bad when it is referred to; its name only if that is what is bad.
             let mut found = Found::default();
-            assert_eq!(table.read(&[0xbe], usize::MAX, &mut found, &mut Vec::new()), Ok(false));
+            assert_eq!(table.read(&[0xbe], Most::UNBOUNDED, &mut found, &mut Vec::new()), Ok(false));
             let is_name_made = expected.0 != name;
             assert_eq!(found.malformed, Some(if is_name_made { Reason::BadFieldName } else { code }));
             let (mut found, mut out) = (Found::default(), Vec::new());
-            table.read(&[0x0f, 0x2f, 3, b'2', b'0', b'4'], usize::MAX, &mut found, &mut out).unwrap();
+            table.read(&[0x0f, 0x2f, 3, b'2', b'0', b'4'], Most::UNBOUNDED, &mut found, &mut out).unwrap();
             let is_name = code == Reason::BadFieldName || is_name_made;
             assert_eq!(
                 found.malformed.is_some(),
@@ -208,7 +209,7 @@ fn what_no_message_has_is_replaced_by_what_has_its_length() {
         (0x40, b"a!#$%&'*+-.^_`|~0", b""),
         (0, b":method", b"M-SEARCH"),
     ]);
-    assert_eq!(HeaderTable::default().read(&good, usize::MAX, &mut Found::default(), &mut Vec::new()), Ok(false));
+    assert_eq!(HeaderTable::default().read(&good, Most::UNBOUNDED, &mut Found::default(), &mut Vec::new()), Ok(false));
 }
 
 #[test]
@@ -220,18 +221,18 @@ fn paths_that_are_no_uris_are_handed_over_beside() {
         assert_eq!(out, literals(&[(0x40, b":path", &filler)]));
         assert_eq!((found.path.as_deref(), found.malformed), (Some(path), None));
         let mut found = Found::default();
-        assert_eq!(table.read(&[0xbe], usize::MAX, &mut found, &mut Vec::new()), Ok(false));
+        assert_eq!(table.read(&[0xbe], Most::UNBOUNDED, &mut found, &mut Vec::new()), Ok(false));
         assert_eq!(found.path.as_deref(), Some(path));
         // Another path under its name is another path.
         let mut found = Found::default();
-        assert_eq!(table.read(&[0x0f, 0x2f, 1, b'/'], usize::MAX, &mut found, &mut Vec::new()), Ok(false));
+        assert_eq!(table.read(&[0x0f, 0x2f, 1, b'/'], Most::UNBOUNDED, &mut found, &mut Vec::new()), Ok(false));
         assert_eq!((found.path, found.pseudo), (None, true));
     }
     // Huffman code of `/|`, by name of the static table.
     let (out, found) = replaced(&mut HeaderTable::default(), &bytes("0483 63fe 7f"));
     assert_eq!((&out[..], found.path.as_deref()), (&b"\x04\x02/|"[..], Some(&b"/|"[..])));
     let good = literals(&[(0x40, b":path", b"/a-._~!$&'()*+,;=:@%zz?/?"), (0, b":path", b"*")]);
-    assert_eq!(HeaderTable::default().read(&good, usize::MAX, &mut Found::default(), &mut Vec::new()), Ok(false));
+    assert_eq!(HeaderTable::default().read(&good, Most::UNBOUNDED, &mut Found::default(), &mut Vec::new()), Ok(false));
 }
 
 #[test]
@@ -245,18 +246,64 @@ fn of_too_many_fields_only_what_changes_the_table_goes_on() {
         (1, [&[0x82][..], &crumb(0), &crumb(0x40)].concat()),
     ] {
         let (mut table, mut found, mut out) = (HeaderTable::default(), Found::default(), Vec::new());
-        assert_eq!(table.read(&block, most, &mut found, &mut out), Ok(true));
+        assert_eq!(table.read(&block, Most::fields(most), &mut found, &mut out), Ok(true));
         assert_eq!(out.escape_ascii().to_string(), expected.escape_ascii().to_string(), "at most {most}");
         assert_eq!((found, table.extent()), (PSEUDO, (1, 41)));
     }
     let (mut found, mut out) = (Found::default(), Vec::new());
-    assert_eq!(HeaderTable::default().read(&block, 7, &mut found, &mut out), Ok(false));
+    assert_eq!(HeaderTable::default().read(&block, Most::fields(7), &mut found, &mut out), Ok(false));
     // Whatever else they are: the request is rejected. But what is no HPACK is broken there, too.
     let bad = [&block[..], &literals(&[(0, b"x", b"a\0b")])].concat();
-    assert_eq!(HeaderTable::default().read(&bad, 2, &mut found, &mut out), Ok(true));
+    assert_eq!(HeaderTable::default().read(&bad, Most::fields(2), &mut found, &mut out), Ok(true));
     assert_eq!(found.malformed, None);
     for hex in ["c8", "80", "0f30 01 23", "0081 ff01 79", "0001 7881 ff", "0402 2f", "00", "0001 78"] {
         let broken = [&block[..], &bytes(hex)].concat();
-        assert_eq!(HeaderTable::default().read(&broken, 2, &mut found, &mut out), Err(BrokenBlock), "{hex}");
+        assert_eq!(
+            HeaderTable::default().read(&broken, Most::fields(2), &mut found, &mut out),
+            Err(BrokenBlock),
+            "{hex}"
+        );
     }
+}
+
+#[test]
+fn of_a_field_section_that_is_too_large_only_what_changes_the_table_goes_on() {
+    // `:method` counts for 39 bytes, a field for 34 and its value.
+    let field = |first, len: usize| literals(&[(first, b"xy", &vec![b'v'; len])]);
+    let most = |bytes| Most { fields: 100, bytes, read_bytes: bytes + 5000 };
+    let filler = literals(&[(0x40, b"x", &[b'x'; CAPACITY])]);
+    let read = |block: &[u8], most| {
+        let (mut table, mut found, mut out) = (HeaderTable::default(), Found::default(), Vec::new());
+        let read = table.read(block, most, &mut found, &mut out);
+        (read, out, found, table.extent())
+    };
+    let head = [&[0x82][..], &field(0, 1)].concat();
+    let (read_at, _, found, _) = read(&head, most(39 + 35));
+    assert_eq!((read_at, found.too_large), (Ok(false), false));
+    let (read_at, out, found, _) = read(&head, most(39 + 34));
+    assert_eq!((read_at, out, found.too_large), (Ok(true), vec![0x82], true));
+    // What is kept goes on; a reference to it and what is not kept do not.
+    let block = [&head[..], &field(0, 3000), &field(0x40, 1), &[0xbe], &field(0x10, 1), &field(0x40, 2)].concat();
+    let (read_at, out, found, extent) = read(&block, most(200));
+    let expected = [&head[..], &field(0x40, 1), &field(0x40, 2)].concat();
+    assert_eq!((read_at, out, found.too_large, extent), (Ok(true), expected, true, (2, 71)));
+    // One that empties the table is made as small as it may be.
+    let block = [&field(0x40, 1)[..], &field(0x40, 90_000), &field(0x40, 2)].concat();
+    let (read_at, out, found, extent) = read(&block, most(200));
+    let expected = [&field(0x40, 1)[..], &filler, &field(0x40, 2)].concat();
+    assert_eq!((read_at, out, found.too_large, extent), (Ok(true), expected, true, (1, 36)));
+    // Pseudo-fields are never left out, wherever the bound is passed.
+    let block = [&literals(&[(0, b":authority", &[b'a'; 3000])])[..], &[0x82], &field(0, 1)].concat();
+    let (read_at, out, found, _) = read(&block, most(200));
+    assert_eq!((read_at, out.len(), found.too_large), (Ok(true), block.len() - field(0, 1).len(), true));
+    // Names of the table stand for far more than their octets.
+    let name = literals(&[(0x40, &[b'n'; 2000], b"")]);
+    let (read_at, out, found, _) = read(&[&name[..], &[0x7e, 0].repeat(1000)].concat(), most(200));
+    assert_eq!((read_at, found.too_large, found.too_large_to_read), (Err(BrokenBlock), true, true));
+    assert!(out.len() < 6000);
+    // And those that are no names are written out in their place.
+    let name = literals(&[(0x40, &[b'N'; 2000], b"")]);
+    let (read_at, out, found, _) = read(&[&name[..], &[0x7e, 0].repeat(1000)].concat(), most(200));
+    assert_eq!((read_at, found.too_large_to_read), (Err(BrokenBlock), true));
+    assert!(out.len() < 6000);
 }
