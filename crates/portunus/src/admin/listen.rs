@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use net::inherited::Passed;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, Mode, fchmod, flock};
 use telemetry::OncePerSecond;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
@@ -102,9 +102,10 @@ pub(super) fn bind(endpoint: &Endpoint) -> io::Result<Bound> {
             // Another process may be between the same steps: it must neither find our socket bound and not yet listening, nor remove it after that.
             let _one_at_a_time = lock(path.parent());
             clear_stale(path)?;
+            // The file is made with the mode of the socket (unix(7)). To change it by its path afterwards, whoever may write to the folder could lead elsewhere
+            // with a link.
+            fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
             socket.bind(&address)?;
-            // Before listening nobody can connect, so nobody gets in between.
-            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
             socket.listen(BACKLOG)?;
             endpoint.clone()
         }
