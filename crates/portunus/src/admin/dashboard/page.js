@@ -6,6 +6,9 @@ let token = sessionStorage.getItem("token");
 let latest = null;
 let fixed = { routes: [], certificates: [] };
 let generation = null;
+// What a request of this page was told, until the next request or reload.
+let told = [];
+let reloads = null;
 
 const headers = () => (token ? { Authorization: `Bearer ${token}` } : {});
 
@@ -78,16 +81,25 @@ function table(id, head, rows) {
 }
 
 async function post(name, body) {
-  const sent = await fetch(`api/v1/${name}`, {
-    method: "POST",
-    headers: { ...headers(), "Content-Type": "application/json" },
-    body: JSON.stringify(body),
-  });
-  const said = await sent.json();
-  problems(said.problems ?? []);
+  try {
+    const sent = await fetch(`api/v1/${name}`, {
+      method: "POST",
+      headers: { ...headers(), "Content-Type": "application/json" },
+      body: JSON.stringify(body),
+    });
+    const isJson = sent.headers.get("Content-Type")?.startsWith("application/json");
+    const said = isJson ? (await sent.json()).problems : [(await sent.text()).trim()];
+    told = sent.ok ? [] : said ?? [`the server responds ${sent.status}`];
+  } catch (error) {
+    told = [error.message];
+  }
+  problems();
 }
 
-function problems(list) {
+// Those of the last reload go with the next one that is taken.
+function problems() {
+  const { last_rejected: rejected, problems: ofReload } = latest?.status.reloads ?? {};
+  const list = [...new Set([...told, ...(rejected ? ofReload : [])])];
   at("problems").replaceChildren(...list.map((text) => element("li", text)));
   at("problems").hidden = list.length === 0;
 }
@@ -114,7 +126,7 @@ function draw() {
   at("about").textContent =
     `${status.version} · configuration ${status.generation} · since ${status.started} · ${status.workers} workers`;
   at("reload").hidden = !status.may_change;
-  if (status.reloads.last_rejected) problems(status.reloads.problems);
+  problems();
   const late = status.certificates.next_days_left;
   at("tiles").replaceChildren(
     tile("requests/s", number(rates?.requests), history.requests),
@@ -167,6 +179,11 @@ function take(event) {
   keep(history.requests, event.rates?.requests);
   keep(history.p99, event.rates?.latency_ms.p99);
   keep(history.open, event.status.connections.open);
+  const seen = JSON.stringify(event.status.reloads);
+  if (seen !== reloads) {
+    reloads = seen;
+    told = [];
+  }
   if (event.status.generation !== generation) {
     generation = event.status.generation;
     refresh();
