@@ -151,7 +151,7 @@ impl Server {
         state::resume(&generation, &state.servers);
         let switches = generation.policies.named_switches();
         let ordered = switches.iter().filter(|(name, _)| state.maintenance.iter().any(|known| known == name));
-        ordered.for_each(|(_, switch)| switch.order(true));
+        ordered.for_each(|(_, switch)| _ = switch.order(true));
         drop(switches);
         report_stores(&generation, &reporter);
         reporter.generation(generation.number);

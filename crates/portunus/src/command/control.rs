@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::explain::shown;
 use crate::admin::place;
 
 /// How long the server may take; its own bound on an admin connection is the same.
@@ -121,6 +122,12 @@ fn unreachable(socket: &Path, error: &io::Error) -> String {
 pub fn texts(account: &Value, name: &str) -> Vec<String> {
     let texts = account.get(name).and_then(Value::as_array).into_iter().flatten();
     texts.filter_map(|text| text.as_str().map(str::to_owned)).collect()
+}
+
+/// Writes the problems of an account to stderr, line by line.
+pub fn complain_of(account: &Value) {
+    let problems = texts(account, "problems");
+    problems.iter().flat_map(|problem| problem.lines()).for_each(|line| complain!("{}", shown(line.as_bytes())));
 }
 
 fn ask(control: &Path, path: &str) -> io::Result<Value> {

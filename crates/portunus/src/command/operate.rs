@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::control::Control;
+use super::explain::shown;
 use super::show::fail;
 
 /// `portunus drain`.
@@ -19,7 +20,7 @@ pub struct DrainCommand {
     /// Give it requests again
     #[arg(long)]
     undo: bool,
-    /// Wait until nothing is under way there, at most this long
+    /// Wait until nothing is under way there, at most this long and 720h
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "undo")]
     wait: Option<Duration>,
     /// Which server is asked
@@ -94,9 +95,12 @@ pub struct LogLevelCommand {
     json: bool,
 }
 
+/// The longest time that a command takes: 30 days.
+const LONGEST: Duration = Duration::from_secs(30 * 24 * 3_600);
+
 /// `90s`, `5m` or `2h`.
 fn time(text: &str) -> Result<Duration, String> {
-    let problem = || "write a number and a unit: `90s`, `5m` or `2h`".to_owned();
+    let problem = || "write a number and a unit, at most 720h: `90s`, `5m` or `2h`".to_owned();
     let (digits, unit) = text.split_at_checked(text.len().saturating_sub(1)).ok_or_else(problem)?;
     let seconds = match unit {
         "s" => 1,
@@ -105,7 +109,8 @@ fn time(text: &str) -> Result<Duration, String> {
         _ => return Err(problem()),
     };
     let number = digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse::<u64>().ok()).flatten();
-    number.and_then(|number| number.checked_mul(seconds)).map(Duration::from_secs).ok_or_else(problem)
+    let time = number.and_then(|number| number.checked_mul(seconds)).map(Duration::from_secs);
+    time.filter(|time| *time <= LONGEST).ok_or_else(problem)
 }
 
 fn weight(text: &str) -> Result<Weight, String> {
@@ -124,23 +129,56 @@ pub fn drain(command: &DrainCommand) -> ExitCode {
     let DrainCommand { server, upstream, undo, wait, control, json } = command;
     let body = json!({ "server": server, "upstream": upstream, "drained": !undo });
     let until = wait.map(|wait| Instant::now() + wait);
+    let mut account = match control.change("drain", &body) {
+        Ok(account) => account,
+        Err(problem) => return fail(&problem),
+    };
     loop {
-        let account = match control.change("drain", &body) {
-            Ok(account) => account,
-            Err(problem) => return fail(&problem),
-        };
         let left: u64 = servers(&account).map(|server| number(server, "in_flight")).sum();
-        match until {
-            Some(until) if left > 0 && Instant::now() < until => pause(),
-            Some(_) if left > 0 => {
-                print(&account, *json);
-                return fail(&format!("{left} requests or tunnels are still under way there; it stays drained"));
-            }
-            _ => {
-                print(&account, *json);
-                return ExitCode::SUCCESS;
-            }
+        let is_over = until.is_none_or(|until| Instant::now() >= until);
+        if left == 0 || is_over {
+            print(&account, *json);
+            return match until {
+                Some(_) if left > 0 => {
+                    fail(&format!("{left} requests or tunnels are still under way there; it stays drained"))
+                }
+                _ => ExitCode::SUCCESS,
+            };
         }
+        pause();
+        // Only looked at: somebody else may have changed it again.
+        match control.view("upstreams").and_then(|view| still_drained(&view, server, upstream.as_deref())) {
+            Ok(looked) => account = looked,
+            Err(problem) => return fail(&problem),
+        }
+    }
+}
+
+/// A server that was drained, in a view of the upstreams, as if it were drained just now.
+fn still_drained(view: &Value, name: &str, upstream: Option<&str>) -> Result<Value, String> {
+    let text = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let mut found = Vec::new();
+    for group in view.get("upstreams").and_then(Value::as_array).into_iter().flatten() {
+        let group_name = text(group, "name");
+        if upstream.is_some_and(|upstream| upstream != group_name) {
+            continue;
+        }
+        let is_there = |server: &&Value| text(server, "server") == name && server.get("absent").is_none();
+        for server in servers(group).filter(is_there) {
+            if text(server, "state") != "drained" {
+                return Err(format!(
+                    "`{name}` of upstream `{group_name}` is no longer drained: somebody has undone it"
+                ));
+            }
+            let (weight, in_flight) = (number(server, "weight"), number(server, "in_flight"));
+            found.push(json!({
+                "upstream": group_name, "server": name, "state": "drained", "weight": weight, "in_flight": in_flight,
+            }));
+        }
+    }
+    match found.is_empty() {
+        true => Err(format!("`{name}` has left its upstream; what is under way there cannot be seen")),
+        false => Ok(json!({ "servers": found })),
     }
 }
 
@@ -159,7 +197,7 @@ pub fn weigh(command: &WeightCommand) -> ExitCode {
 pub fn maintain(command: &MaintenanceCommand) -> ExitCode {
     let body = json!({ "policy": command.policy, "on": command.switch == Switch::On });
     finish(command.control.change("maintenance", &body), |account| {
-        let policy = account.get("policy").and_then(Value::as_str).unwrap_or_default();
+        let policy = shown(account.get("policy").and_then(Value::as_str).unwrap_or_default().as_bytes());
         match (command.json, command.switch, account.get("closed").and_then(Value::as_bool)) {
             (true, ..) => say!("{account:#}"),
             (_, Switch::On, _) => say!("{policy}: maintenance; requests are answered 503"),
@@ -202,7 +240,7 @@ fn print(account: &Value, json: bool) {
         return;
     }
     for server in servers(account) {
-        let text = |name: &str| server.get(name).and_then(Value::as_str).unwrap_or_default();
+        let text = |name: &str| shown(server.get(name).and_then(Value::as_str).unwrap_or_default().as_bytes());
         let (weight, left) = (number(server, "weight"), number(server, "in_flight"));
         say!("{} {}: {}, weight {weight}, {left} under way", text("upstream"), text("server"), text("state"));
     }
@@ -217,7 +255,8 @@ mod tests {
     fn times_and_weights_are_read_strictly() {
         let seconds = |text: &str| time(text).ok().map(|time| time.as_secs());
         assert_eq!(["90s", "5m", "2h", "0s"].map(seconds), [Some(90), Some(300), Some(7_200), Some(0)]);
-        for text in ["", "5", "m", "-5m", "5 m", "1.5h", "5d", "+5m", "99999999999999999999h", "5ä"] {
+        assert_eq!(seconds("720h"), Some(30 * 24 * 3_600));
+        for text in ["", "5", "m", "-5m", "5 m", "1.5h", "5d", "+5m", "721h", "99999999999999999999h", "5ä"] {
             assert_eq!(seconds(text), None, "{text}");
         }
         assert_eq!(weight("7"), Ok(Weight(Some(7))));

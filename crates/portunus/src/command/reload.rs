@@ -4,7 +4,8 @@
 
 use std::process::ExitCode;
 
-use super::control::{Control, texts};
+use super::control::{Control, complain_of, texts};
+use super::explain::shown;
 
 /// `portunus reload`.
 #[derive(Debug, clap::Args)]
@@ -28,11 +29,11 @@ pub fn run(command: &ReloadCommand) -> ExitCode {
             say!("reloaded: configuration {generation} is active");
             texts(&account, "waiting_for_restart")
                 .iter()
-                .for_each(|setting| complain!("warning: waits for a restart: {setting}"));
+                .for_each(|setting| complain!("warning: waits for a restart: {}", shown(setting.as_bytes())));
             ExitCode::SUCCESS
         }
         None => {
-            texts(&account, "problems").iter().for_each(|problem| complain!("{problem}"));
+            complain_of(&account);
             complain!("error: reload rejected; the active configuration stays");
             ExitCode::FAILURE
         }

@@ -4,7 +4,7 @@
 
 use std::process::ExitCode;
 
-use super::control::{Control, texts};
+use super::control::{Control, complain_of};
 
 /// `portunus upgrade`.
 #[derive(Debug, clap::Args)]
@@ -29,7 +29,7 @@ pub fn run(command: &UpgradeCommand) -> ExitCode {
             ExitCode::SUCCESS
         }
         None => {
-            texts(&account, "problems").iter().for_each(|problem| complain!("{problem}"));
+            complain_of(&account);
             complain!("error: upgrade failed; the running process goes on");
             ExitCode::FAILURE
         }

@@ -2,6 +2,7 @@
 //!
 //! Nothing here is written to a file: a restart forgets it. A reload and an upgrade keep it.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use proxy::generation::Generation;
@@ -17,14 +18,24 @@ impl Edge {
         let generation = self.server.shared().generation.load_full();
         match change {
             Change::Drain { server, upstream, drained } => {
-                let found = operate(&generation, server, upstream.as_deref(), |operated| operated.drained = *drained)?;
+                let (found, is_new) =
+                    operate(&generation, server, upstream.as_deref(), |operated| operated.drained = *drained)?;
                 let what = if *drained { "drained: no new requests go there" } else { "no longer drained" };
-                tracing::warn!(server, "an operator: server {what}");
+                if is_new {
+                    tracing::warn!(server, "an operator: server {what}");
+                }
                 Ok(found)
             }
             Change::Weight { server, upstream, weight } => {
-                let found = operate(&generation, server, upstream.as_deref(), |operated| operated.weight = *weight)?;
-                tracing::warn!(server, weight, "an operator: weight of a server; none is that of the configuration");
+                let (found, is_new) =
+                    operate(&generation, server, upstream.as_deref(), |operated| operated.weight = *weight)?;
+                if is_new {
+                    tracing::warn!(
+                        server,
+                        weight,
+                        "an operator: weight of a server; none is that of the configuration"
+                    );
+                }
                 Ok(found)
             }
             Change::Maintenance { policy, on } => maintain(&generation, policy.as_deref(), *on),
@@ -37,19 +48,25 @@ impl Edge {
     }
 }
 
-/// Changes what operators say of a server, in one upstream or in all that have it.
+/// Changes what operators say of a server, in one upstream or in all that have it; gives how these stand, and whether anything is other than before.
 fn operate(
     generation: &Generation,
     name: &str,
     upstream: Option<&str>,
     change: impl Fn(&mut Operated),
-) -> Result<Value, Refusal> {
+) -> Result<(Value, bool), Refusal> {
+    let is_new = Cell::new(false);
+    let change = |operated: &mut Operated| {
+        let before = *operated;
+        change(operated);
+        is_new.set(is_new.get() || *operated != before);
+    };
     let groups = generation.config.upstreams.keys().filter_map(|name| generation.group(name));
     let wanted = |group: &&Arc<Group>| upstream.is_none_or(|upstream| group.config.name == upstream);
     let mut servers = Vec::new();
     for group in groups.filter(wanted) {
         let was_absent = group.absent().iter().any(|(label, _)| label == name);
-        group.operate(name, &change);
+        group.operate(name, change);
         let members = group.members();
         let found = members.servers.iter().enumerate().filter(|(_, server)| *server.name == *name);
         servers.extend(found.map(|(index, server)| {
@@ -67,7 +84,7 @@ fn operate(
         let place = upstream.map_or("any upstream".to_owned(), |upstream| format!("upstream `{upstream}`"));
         return Err(Refusal::Unknown(format!("{place} has no server `{name}`; `portunus status` lists them")));
     }
-    Ok(json!({ "servers": servers }))
+    Ok((json!({ "servers": servers }), is_new.get()))
 }
 
 /// Turns the switches of `maintenance` policies.
@@ -90,7 +107,8 @@ fn maintain(generation: &Generation, policy: Option<&str>, on: bool) -> Result<V
     let Some((name, switch)) = switches.iter().find(|(name, _)| *name == wanted) else {
         return Err(Refusal::Unknown(format!("there is no policy `{wanted}` with `maintenance`")));
     };
-    switch.order(on);
-    tracing::warn!(policy = name, on, "an operator: maintenance");
+    if switch.order(on) {
+        tracing::warn!(policy = name, on, "an operator: maintenance");
+    }
     Ok(json!({ "policy": name, "on": on, "closed": switch.is_closed() }))
 }

@@ -43,9 +43,9 @@ impl Switch {
         self.0.is_ordered.load(Ordering::Relaxed)
     }
 
-    /// Closes it by order of an operator, or takes that back.
-    pub fn order(&self, is_closed: bool) {
-        self.0.is_ordered.store(is_closed, Ordering::Relaxed);
+    /// Closes it by order of an operator, or takes that back; whether that changes the order.
+    pub fn order(&self, is_closed: bool) -> bool {
+        self.0.is_ordered.swap(is_closed, Ordering::Relaxed) != is_closed
     }
 
     /// Whether it is closed, by whatever.

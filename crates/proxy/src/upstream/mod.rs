@@ -281,7 +281,11 @@ impl Group {
         let Some(mut operated) = found.first().map(|first| first.operated()).or_else(|| all.get(label)) else {
             return found;
         };
+        let before = operated;
         change(&mut operated);
+        if operated == before {
+            return found;
+        }
         found.iter().for_each(|server| server.set_operated(operated));
         all.set(label, operated);
         self.members.store(Arc::new(members.weighed_anew(&self.config)));
