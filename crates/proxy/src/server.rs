@@ -355,6 +355,12 @@ impl Server {
         self.shared.reporter.reload(ok, self.shared.generation.load().number);
     }
 
+    /// Changes something of the active generation. Waits for a reload under way, whose generation is made of what was so when that began.
+    pub fn between_reloads<T>(&self, change: impl FnOnce(&Generation) -> T) -> T {
+        let _inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&self.shared.generation.load_full())
+    }
+
     /// What a reload holds for as long as it takes; none then.
     fn unless_reloading(&self) -> Option<MutexGuard<'_, Inner>> {
         match self.inner.try_lock() {

@@ -81,6 +81,8 @@ pub enum Refusal {
     Unknown(String),
     /// What is asked for cannot be.
     Invalid(String),
+    /// It cannot be at the moment.
+    Busy(String),
 }
 
 /// A role that has an API.

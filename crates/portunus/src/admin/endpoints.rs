@@ -211,6 +211,7 @@ async fn changed(pages: Arc<Pages>, name: &'static str, request: Request) -> Res
         Ok(Ok(value)) => json(format!("{value}\n")),
         Ok(Err(Refusal::Unknown(problem))) => problems(StatusCode::NOT_FOUND, &[problem]),
         Ok(Err(Refusal::Invalid(problem))) => problems(StatusCode::BAD_REQUEST, &[problem]),
+        Ok(Err(Refusal::Busy(problem))) => problems(StatusCode::CONFLICT, &[problem]),
         Err(response) => response,
     }
 }

@@ -1,6 +1,6 @@
 //! What operators change in a running edge over the API of the admin side: which servers get requests and how many, maintenance, the log level.
 //!
-//! Nothing here is written to a file: a restart forgets it. A reload and an upgrade keep it.
+//! Nothing here is written to a file: a restart forgets it. A reload keeps it, and so does an upgrade, but for the log level.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -15,11 +15,15 @@ use crate::admin::{Change, Refusal};
 impl Edge {
     /// Changes something; gives what is so now.
     pub(super) fn apply(&self, change: &Change) -> Result<Value, Refusal> {
-        let generation = self.server.shared().generation.load_full();
         match change {
+            Change::LogLevel { level, lasts } => {
+                telemetry::set_level_for(level, *lasts).map_err(|error| Refusal::Invalid(error.to_string()))?;
+                tracing::warn!(log_level = level, seconds = lasts.as_secs(), "an operator: log level for a while");
+                Ok(json!({ "level": level, "seconds": lasts.as_secs() }))
+            }
             Change::Drain { server, upstream, drained } => {
-                let (found, is_new) =
-                    operate(&generation, server, upstream.as_deref(), |operated| operated.drained = *drained)?;
+                let apply = |operated: &mut Operated| operated.drained = *drained;
+                let (found, is_new) = self.operate(server, upstream.as_deref(), apply)?;
                 let what = if *drained { "drained: no new requests go there" } else { "no longer drained" };
                 if is_new {
                     tracing::warn!(server, "an operator: server {what}");
@@ -28,7 +32,7 @@ impl Edge {
             }
             Change::Weight { server, upstream, weight } => {
                 let (found, is_new) =
-                    operate(&generation, server, upstream.as_deref(), |operated| operated.weight = *weight)?;
+                    self.operate(server, upstream.as_deref(), |operated| operated.weight = *weight)?;
                 if is_new {
                     tracing::warn!(
                         server,
@@ -38,13 +42,19 @@ impl Edge {
                 }
                 Ok(found)
             }
-            Change::Maintenance { policy, on } => maintain(&generation, policy.as_deref(), *on),
-            Change::LogLevel { level, lasts } => {
-                telemetry::set_level_for(level, *lasts).map_err(|error| Refusal::Invalid(error.to_string()))?;
-                tracing::warn!(log_level = level, seconds = lasts.as_secs(), "an operator: log level for a while");
-                Ok(json!({ "level": level, "seconds": lasts.as_secs() }))
+            Change::Maintenance { policy, on } => {
+                self.server.between_reloads(|generation| maintain(generation, policy.as_deref(), *on))
             }
         }
+    }
+
+    fn operate(
+        &self,
+        server: &str,
+        upstream: Option<&str>,
+        change: impl Fn(&mut Operated),
+    ) -> Result<(Value, bool), Refusal> {
+        self.server.between_reloads(|generation| operate(generation, server, upstream, change))
     }
 }
 

@@ -7,9 +7,9 @@ use config::{AdminConfig, Endpoint};
 use net::Inherited;
 use net::inherited::Passed;
 
-use super::upgrades::Upgrades;
+use super::upgrades::{InTurn, Upgrades};
 use super::{Reload, Role, announced};
-use crate::admin::{self, AdminHandle, AdminListener, place};
+use crate::admin::{self, AdminHandle, AdminListener, Operable, place};
 
 /// The admin socket of a process, beside what its configuration says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -151,7 +151,9 @@ fn start<R: Role>(bound: AdminListener, role: &Arc<R>, upgrades: &Upgrades) -> R
         let _turn = turns.for_reload()?;
         announced(&*for_reload, Reload::All)?.ok_or_else(Vec::new)
     });
-    let state = admin::AdminState { upgrade: Some(upgrades.request()), ..role.pages(reload) };
+    let pages = role.pages(reload);
+    let api = pages.api.map(|role| Arc::new(InTurn { role, turns: upgrades.turns() }) as Arc<dyn Operable>);
+    let state = admin::AdminState { upgrade: Some(upgrades.request()), api, ..pages };
     let handle = admin::serve(bound, state).map_err(|error| format!("the admin side cannot be served: {error}"))?;
     tracing::info!(address = %handle.address(), "admin listening");
     Ok(handle)

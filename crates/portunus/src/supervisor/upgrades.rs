@@ -1,12 +1,14 @@
-//! Requests for an upgrade, the one that is under way, and whose turn it is: reloads and upgrades exclude each other.
+//! Requests for an upgrade, the one that is under way, and whose turn it is: an upgrade excludes reloads and changes of operators.
 
 use std::sync::{Arc, mpsc};
 
+use serde_json::Value;
+use telemetry::Snapshot;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 use super::handover::{Belongings, Handover};
-use crate::admin::UpgradeRequest;
+use crate::admin::{Change, Operable, Refusal, UpgradeRequest, View};
 use crate::systemd;
 
 /// The number of the process that serves now, or why there is none.
@@ -15,7 +17,7 @@ type Outcome = Result<u32, Vec<String>>;
 /// Where the outcome is waited for.
 pub type Reply = mpsc::Sender<Outcome>;
 
-/// Whose turn it is: that of reloads, or of one upgrade. What a reload changed while another process loads, that one would not have.
+/// Whose turn it is: that of reloads and changes, or of one upgrade. What these changed while another process loads, that one would not have.
 #[derive(Debug, Clone, Default)]
 pub struct Turns(Arc<RwLock<()>>);
 
@@ -29,9 +31,41 @@ impl Turns {
         Arc::clone(&self.0).try_read_owned().map_err(|_| vec![problem.to_owned()])
     }
 
+    /// The turn of a change by an operator, for as long as it is kept.
+    fn for_change(&self) -> Result<OwnedRwLockReadGuard<()>, Refusal> {
+        let problem = "an upgrade is under way; try again when it is over";
+        Arc::clone(&self.0).try_read_owned().map_err(|_| Refusal::Busy(problem.to_owned()))
+    }
+
     fn for_upgrade(&self) -> Result<OwnedRwLockWriteGuard<()>, Vec<String>> {
-        let problem = "a reload is under way; try again when it is over";
+        let problem = "a reload or a change is under way; try again when it is over";
         Arc::clone(&self.0).try_write_owned().map_err(|_| vec![problem.to_owned()])
+    }
+}
+
+/// A role that changes nothing while an upgrade is under way, but for what ends with this process anyway.
+pub struct InTurn {
+    /// The role.
+    pub role: Arc<dyn Operable>,
+    /// Whose turn it is.
+    pub turns: Turns,
+}
+
+impl Operable for InTurn {
+    fn view(&self, view: View) -> Value {
+        self.role.view(view)
+    }
+
+    fn totals(&self) -> Snapshot {
+        self.role.totals()
+    }
+
+    fn change(&self, change: &Change) -> Result<Value, Refusal> {
+        let _turn = match change {
+            Change::LogLevel { .. } => None,
+            Change::Drain { .. } | Change::Weight { .. } | Change::Maintenance { .. } => Some(self.turns.for_change()?),
+        };
+        self.role.change(change)
     }
 }
 

@@ -403,6 +403,46 @@ fn there_is_one_upgrade_at_a_time_and_kill_9_of_the_new_process_ends_it() {
     site.end();
 }
 
+/// The new process has been given what was said before: what is said now would be lost with this one.
+#[test]
+fn what_operators_change_during_an_upgrade_is_rejected_and_not_lost() {
+    let upstream = Upstream::ok();
+    let site = Upgradable::start(tempfile::tempdir().unwrap(), &yaml(&upstream, "", ""), 2);
+    let server = upstream.address.to_string();
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(PORTUNUS);
+        let output = command.args(arguments).arg("--control").arg(site.control()).output().unwrap();
+        (output.status.success(), String::from_utf8(output.stderr).unwrap())
+    };
+    slow_program(&site);
+    let asked = begin_upgrade(&site);
+    let new = child(&site);
+    for arguments in
+        [&["drain", &server][..], &["drain", "--undo", &server], &["weight", &server, "5"], &["maintenance", "on"]]
+    {
+        let (done, said) = run(arguments);
+        assert!(!done && said.contains("an upgrade is under way; try again when it is over"), "{arguments:?}: {said}");
+    }
+    let body = format!("{{\"server\":\"{server}\",\"drained\":true}}");
+    let mut stream = UnixStream::connect(site.control()).unwrap();
+    write!(
+        stream,
+        "POST /api/v1/drain HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    let response = String::from_utf8(read_to_end(&mut stream)).unwrap();
+    assert!(response.starts_with("HTTP/1.1 409 "), "{response}");
+    assert!(get(site.gate.address("web")).starts_with("HTTP/1.1 200 "), "nothing was changed");
+    // It ends with this process anyway, and one may want to see more of the upgrade.
+    assert_eq!(run(&["log-level", "debug"]), (true, String::new()));
+    assert!(kill("KILL", new));
+    assert!(said(asked).contains("upgrade failed"));
+    assert_eq!(run(&["drain", &server]), (true, String::new()));
+    assert!(get(site.gate.address("web")).starts_with("HTTP/1.1 503 "));
+    site.end();
+}
+
 /// A listener `web` at these addresses beside its own.
 fn listening_too(text: &str, more: &str) -> String {
     text.replace("\"127.0.0.1:0\"", &format!("[\"127.0.0.1:0\", {more}]"))

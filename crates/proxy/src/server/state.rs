@@ -43,7 +43,7 @@ pub struct ServerState {
     pub operated: Operated,
 }
 
-/// The servers of a generation.
+/// The servers of a generation, and those that are none at the moment and of which an operator says something.
 pub(super) fn servers(generation: &Generation) -> Vec<ServerState> {
     let of_group = |group: &Arc<Group>| {
         let state = |server: &Arc<Server>| ServerState {
@@ -53,7 +53,16 @@ pub(super) fn servers(generation: &Generation) -> Vec<ServerState> {
             health: server.health(),
             operated: server.operated(),
         };
-        group.members().servers.iter().map(state).collect::<Vec<_>>()
+        let members = group.members();
+        // No name leads there: without an authority, none will in the other process before a name server says so.
+        let absent = group.absent().into_iter().map(|(server, operated)| ServerState {
+            upstream: group.config.name.clone(),
+            authority: String::new(),
+            server,
+            health: Health { healthy: true, silent: false, failures: 0, ejections: 0, ejected_ms: 0 },
+            operated,
+        });
+        members.servers.iter().map(state).chain(absent).collect::<Vec<_>>()
     };
     generation.all_groups().iter().flat_map(of_group).collect()
 }
@@ -89,6 +98,37 @@ pub(super) fn resume(generation: &Generation, servers: &[ServerState]) {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn what_operators_say_goes_along_also_of_servers_that_no_name_leads_to_at_the_moment() {
+        let generation = || {
+            let text = "listeners: [{ name: web, bind: \"127.0.0.1:0\" }]
+upstreams: { app: { servers: [\"app.example:80\"] } }
+routes: [{ upstream: app }]
+";
+            let config = config::parse("portunus.yaml", text, std::path::Path::new("/")).unwrap();
+            Generation::build(Arc::new(config), None).unwrap()
+        };
+        let led_to = |generation: &Generation, addresses: &[&str]| {
+            let group = &generation.all_groups()[0];
+            let found: Vec<Found> = addresses.iter().map(|address| Found::at(address.parse().unwrap())).collect();
+            group.note_resolved(&group.names()[0], Some(&found));
+        };
+        let (old, new) = (generation(), generation());
+        led_to(&old, &["192.0.2.1:80", "192.0.2.2:80"]);
+        let said = Operated { drained: true, weight: Some(7) };
+        old.all_groups()[0].operate("192.0.2.1:80", |operated| *operated = said);
+        led_to(&old, &["192.0.2.2:80"]);
+        resume(&new, &servers(&old));
+        let members = |generation: &Generation| {
+            let members = generation.all_groups()[0].members();
+            let member = |server: &Arc<Server>| (server.name.to_string(), server.operated());
+            members.servers.iter().map(member).collect::<Vec<_>>()
+        };
+        assert_eq!(members(&new), [("192.0.2.2:80".to_owned(), Operated::default())]);
+        led_to(&new, &["192.0.2.1:80"]);
+        assert_eq!(members(&new), [("192.0.2.1:80".to_owned(), said)]);
+    }
 
     fn generation(health: &str) -> Generation {
         let text = format!("upstreams: {{ app: {{ servers: [\"127.0.0.1:1\"]{health} }} }}\n");
