@@ -65,10 +65,24 @@ impl std::fmt::Debug for AdminState {
     }
 }
 
+/// What an admin listener is to be: its configuration, and the token that its configuration only names.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Wanted {
+    config: AdminConfig,
+    token: Option<Password>,
+}
+
+impl std::fmt::Debug for Wanted {
+    /// Without the token.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Wanted").field(&self.config.bind).finish()
+    }
+}
+
 /// The running admin side; stops when dropped.
 #[derive(Debug)]
 pub struct AdminHandle {
-    config: AdminConfig,
+    wanted: Wanted,
     address: Endpoint,
     /// Its socket, for another process; none when it has ended.
     passed: Option<Passed>,
@@ -80,8 +94,7 @@ pub struct AdminHandle {
 /// Its address, bound and not yet served.
 pub struct AdminListener {
     bound: listen::Bound,
-    config: AdminConfig,
-    token: Option<Password>,
+    wanted: Wanted,
 }
 
 /// What an admin listener is called between processes.
@@ -89,21 +102,45 @@ fn key(config: &AdminConfig) -> String {
     format!("admin {}", config.bind)
 }
 
+impl Wanted {
+    /// Reads the token, if there is to be one.
+    ///
+    /// # Errors
+    /// It cannot be read, or is none.
+    pub fn read(config: AdminConfig) -> io::Result<Wanted> {
+        let token = config.token.as_ref().map(admit::token).transpose().map_err(io::Error::other)?;
+        Ok(Wanted { config, token })
+    }
+
+    /// Its address as configured.
+    pub fn place(&self) -> &Endpoint {
+        &self.config.bind
+    }
+}
+
+/// Reads the token and binds the address, or takes the socket that was passed for it.
+///
+/// # Errors
+/// Those of [`Wanted::read`] and [`bind_wanted`].
+pub fn bind(config: AdminConfig, inherited: &mut Inherited) -> io::Result<AdminListener> {
+    bind_wanted(Wanted::read(config)?, inherited)
+}
+
 /// Binds the address, or takes the socket that was passed for it.
 ///
 /// # Errors
-/// The address is in use or not ours, the token cannot be read, or the socket's path is taken by something that is alive or no socket.
-pub fn bind(config: AdminConfig, inherited: &mut Inherited) -> io::Result<AdminListener> {
-    let token = config.token.as_ref().map(admit::token).transpose().map_err(io::Error::other)?;
+/// The address is in use or not ours, or the socket's path is taken by something that is alive or no socket.
+pub fn bind_wanted(wanted: Wanted, inherited: &mut Inherited) -> io::Result<AdminListener> {
+    let config = &wanted.config;
     let kind = config.bind.kind();
-    let mut passed = inherited.take(kind, &key(&config));
+    let mut passed = inherited.take(kind, &key(config));
     passed.extend(inherited.take(kind, &config.bind.to_string()));
     let bound = match passed.pop() {
         Some(passed) => listen::adopt(&config.bind, &passed),
         None => listen::bind(&config.bind),
     };
     match bound {
-        Ok(bound) => Ok(AdminListener { bound, config, token }),
+        Ok(bound) => Ok(AdminListener { bound, wanted }),
         Err(error) => {
             let place = match &config.bind {
                 Endpoint::Tcp(address) => address.to_string(),
@@ -127,15 +164,16 @@ pub fn start(config: &AdminConfig, state: AdminState) -> io::Result<AdminHandle>
 /// # Errors
 /// No thread can be started.
 pub fn serve(
-    AdminListener { bound: listener, config, token }: AdminListener,
+    AdminListener { bound: listener, wanted }: AdminListener,
     mut state: AdminState,
 ) -> io::Result<AdminHandle> {
     let address = listener.address().clone();
     if matches!(address, Endpoint::Tcp(_)) {
         state.upgrade = None;
     }
-    let passed = listener.pass(&key(&config))?;
-    let router = endpoints::router(state, admit::Admission::new(&address, &config.hosts, token));
+    let config = &wanted.config;
+    let passed = listener.pass(&key(config))?;
+    let router = endpoints::router(state, admit::Admission::new(&address, &config.hosts, wanted.token.clone()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (stop, stopped) = oneshot::channel();
     let longest = config.connection_timeout;
@@ -144,13 +182,18 @@ pub fn serve(
         // A reload that still runs is not waited for: it may be what stops us.
         runtime.shutdown_background();
     })?;
-    Ok(AdminHandle { config, address, passed: Some(passed), is_kept: false, running: Some((stop, thread)) })
+    Ok(AdminHandle { wanted, address, passed: Some(passed), is_kept: false, running: Some((stop, thread)) })
 }
 
 impl AdminHandle {
     /// What it was started with.
-    pub fn config(&self) -> &AdminConfig {
-        &self.config
+    pub fn wanted(&self) -> &Wanted {
+        &self.wanted
+    }
+
+    /// The address that it was configured with.
+    pub fn place(&self) -> &Endpoint {
+        self.wanted.place()
     }
 
     /// Where it listens, with the port the kernel chose if none was asked for.

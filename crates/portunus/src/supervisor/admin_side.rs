@@ -9,7 +9,7 @@ use net::inherited::Passed;
 
 use super::upgrades::{InTurn, Upgrades};
 use super::{Reload, Role, announced};
-use crate::admin::{self, AdminHandle, AdminListener, Operable, place};
+use crate::admin::{self, AdminHandle, AdminListener, Operable, Wanted, place};
 
 /// The admin socket of a process, beside what its configuration says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -107,31 +107,46 @@ pub struct AdminSide {
 }
 
 impl AdminSide {
-    /// After a reload, whoever asked for it: puts the admin side where it is wanted now. Where it cannot be, it stays as it was.
+    /// After a reload, whoever asked for it: puts the admin side where it is wanted now, with the token that is to be had now. Where it cannot be, it
+    /// stays as it was.
     pub fn follow<R: Role>(&mut self, role: &Arc<R>, upgrades: &Upgrades) {
-        let bind = |config| admin::bind(config, &mut Inherited::default()).map_err(|error| error.to_string());
-        let wanted = role.admin();
-        let now = self.running.as_ref().map(AdminHandle::config);
-        if now != wanted.as_ref() {
-            let place = wanted.as_ref().map(|wanted| &wanted.bind);
-            if self.control.as_ref().is_some_and(|control| Some(&control.config().bind) == place) {
-                // The configuration names the place of the usual socket now, with settings of its own.
-                self.control = None;
-            }
-            if now.map(|now| &now.bind) == place {
-                // The place must be free before it can be taken again.
-                self.running = None;
-            }
-            match wanted.clone().map(|config| bind(config).and_then(|bound| start(bound, role, upgrades))).transpose() {
-                Ok(running) => self.running = running,
-                Err(problem) => tracing::error!("{problem}; the admin side stays as it was until the next reload"),
-            }
+        let configured = role.admin();
+        let wanted = configured.clone().map(Wanted::read).transpose().map_err(|error| error.to_string());
+        if let Err(problem) = wanted.and_then(|wanted| self.put(wanted, role, upgrades)) {
+            tracing::error!("{problem}; the admin side stays as it was until the next reload");
         }
         if self.wanted == Control::Usual && self.control.is_none() {
+            let bind = |config| admin::bind(config, &mut Inherited::default()).map_err(|error| error.to_string());
             // Whoever had its place may have gone. That it could not be had was reported at the start.
-            let bound = usual(wanted.as_ref(), bind).unwrap_or_default();
+            let bound = usual(configured.as_ref(), bind).unwrap_or_default();
             self.control = bound.and_then(|bound| start(bound, role, upgrades).ok());
         }
+    }
+
+    /// Puts the configured one where it is wanted. What was there goes only when the other one serves.
+    fn put<R: Role>(&mut self, wanted: Option<Wanted>, role: &Arc<R>, upgrades: &Upgrades) -> Result<(), String> {
+        if self.running.as_ref().map(AdminHandle::wanted) == wanted.as_ref() {
+            return Ok(());
+        }
+        let Some(wanted) = wanted else {
+            self.running = None;
+            return Ok(());
+        };
+        let is_there = |handle: &&AdminHandle| handle.place() == wanted.place();
+        // A socket of ours at this place is kept: what waits in it, and a port that the kernel chose. It may be that of the usual admin socket, which the
+        // configuration names now, with settings of its own.
+        let ours = self.running.iter().chain(&self.control).filter(is_there).filter_map(AdminHandle::pass);
+        let mut ours = Inherited::of(ours.collect());
+        let bound = admin::bind_wanted(wanted.clone(), &mut ours).map_err(|error| error.to_string())?;
+        let fresh = start(bound, role, upgrades)?;
+        if self.control.as_ref().is_some_and(|control| control.place() == wanted.place()) {
+            self.control.take().into_iter().for_each(AdminHandle::hand_over);
+        }
+        match self.running.replace(fresh) {
+            Some(before) if before.place() == wanted.place() => before.hand_over(),
+            before => drop(before),
+        }
+        Ok(())
     }
 
     /// Its sockets, for another process.

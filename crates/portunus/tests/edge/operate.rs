@@ -1,13 +1,14 @@
 //! What operators do to a running server and see of it: the commands and the API behind them, and what requests and upstream servers notice.
 
 use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
-use std::process::{Command, Output};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
 use super::ask;
-use crate::harness::{Gate, PORTUNUS, Upstream, connect, read_to_end, wait_until};
+use crate::harness::{Gate, PORTUNUS, Reply, Upstream, connect, read_to_end, wait_until};
 
 /// A gate with two servers, an admin listener and an admin socket.
 struct Site {
@@ -17,20 +18,28 @@ struct Site {
 
 impl Site {
     fn start() -> Site {
-        let servers = [Upstream::ok(), Upstream::ok()];
+        Site::start_with([Upstream::ok(), Upstream::ok()], |_, text| text)
+    }
+
+    /// With these servers, and a configuration that is changed first.
+    fn start_with(servers: [Upstream; 2], change: impl Fn(&Path, String) -> String) -> Site {
         let dir = tempfile::tempdir().unwrap();
-        let site = |more: &str| yaml(&servers, dir.path(), more);
-        std::fs::write(dir.path().join("portunus.yaml"), site("")).unwrap();
+        let text = change(dir.path(), yaml(&servers, dir.path(), ""));
+        std::fs::write(dir.path().join("portunus.yaml"), text).unwrap();
         let mut command = Command::new(PORTUNUS);
         command.args(["run", "--no-watch", "--control"]).arg(dir.path().join("control.sock"));
         command.arg(dir.path().join("portunus.yaml"));
         Site { gate: Gate::start_command(dir, command, 2), servers }
     }
 
-    fn run(&self, arguments: &[&str]) -> Output {
+    fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(PORTUNUS);
         command.args(arguments).arg("--control").arg(self.gate.dir.path().join("control.sock"));
-        command.output().unwrap()
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
     }
 
     /// Runs a command that succeeds; what it prints.
@@ -120,6 +129,131 @@ fn a_drained_server_gets_no_requests_until_that_is_undone() {
     let output = site.run(&["drain", "192.0.2.1:1"]);
     let err = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.code() == Some(1) && err.contains("no server `192.0.2.1:1`"), "{err}");
+}
+
+/// Whoever waits asks once: what others change meanwhile is not undone by it.
+#[test]
+fn waiting_for_a_drained_server_only_looks() {
+    let site = Site::start_with([Upstream::start(|_| Reply::Silence), Upstream::ok()], |_, text| text);
+    let first = site.name(0);
+    let request = b"GET /x HTTP/1.1\r\nHost: a.test\r\n\r\n";
+    let held = [0, 1].map(|_| {
+        let mut stream = connect(site.gate.address("web"));
+        stream.write_all(request).unwrap();
+        stream
+    });
+    wait_until("a request under way", || site.servers[0].seen().len() == 1);
+    let mut command = site.command(&["drain", &first, "--wait", "20s"]);
+    let waiting = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let row = || {
+        let status = site.said(&["status"]);
+        status.lines().find(|line| line.contains(&first)).unwrap_or_else(|| panic!("{status}")).to_owned()
+    };
+    wait_until("the drained server", || row().contains("drained"));
+    site.said(&["drain", &first]);
+    site.said(&["drain", "--undo", &first]);
+    site.said(&["drain", "--undo", &first]);
+    let output = waiting.wait_with_output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(1) && err.contains("is no longer drained"), "{err}");
+    assert!(!row().contains("drained"), "{}", row());
+    // What changes nothing is not logged.
+    site.said(&["weight", &first, "7"]);
+    site.gate.wait_for("an operator: weight of a server");
+    let logged = |what: &str| site.gate.diagnostics().iter().filter(|line| line.contains(what)).count();
+    assert_eq!((logged("server drained"), logged("server no longer drained")), (1, 1));
+    let output = site.run(&["drain", &first, "--wait", "1s"]);
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(1) && err.contains("1 requests or tunnels are still under way"), "{err}");
+    assert!(row().contains("drained"), "{}", row());
+    drop(held);
+    assert_eq!(site.run(&["drain", &first, "--wait", "5000000000000000h"]).status.code(), Some(2));
+}
+
+/// The admin listener stays whole when its token cannot be read, and follows a token that can.
+#[test]
+fn the_admin_token_is_that_of_its_file_at_the_last_reload() {
+    let tokens = ["first-0123456789abcdef", "other-0123456789abcdef", "third-0123456789abcdef"];
+    let with_token = |dir: &Path, text: String, more: &str| {
+        let file = dir.join("token").display().to_string();
+        let admin = format!("admin: {{ bind: '127.0.0.1:0', token: {{ file: '{file}' }}{more} }}");
+        text.replace("admin: { bind: '127.0.0.1:0' }", &admin)
+    };
+    let site = Site::start_with([Upstream::ok(), Upstream::ok()], |dir, text| {
+        std::fs::write(dir.join("token"), tokens[0]).unwrap();
+        with_token(dir, text, "")
+    });
+    let (dir, admin) = (site.gate.dir.path(), site.gate.address("admin"));
+    let status = |token: &str| {
+        let fields = format!("Host: localhost\r\nAuthorization: Bearer {token}\r\n");
+        ask(admin, "GET /metrics", &fields).split(' ').nth(1).unwrap_or_default().to_owned()
+    };
+    let reload = |token: &str| {
+        std::fs::write(dir.join("token"), token).unwrap();
+        site.said(&["reload"]);
+    };
+    assert_eq!(tokens.map(status), ["200", "401", "401"]);
+    reload(tokens[1]);
+    wait_until("the other token", || tokens.map(status) == ["401", "200", "401"]);
+    // None that could be used: also where another setting would make the listener anew.
+    reload("short");
+    site.gate.wait_for("the admin side stays as it was");
+    assert_eq!(tokens.map(status), ["401", "200", "401"]);
+    let text = with_token(dir, yaml(&site.servers, dir, ""), ", connection_timeout: 50s");
+    std::fs::write(dir.join("portunus.yaml"), text).unwrap();
+    site.said(&["reload"]);
+    let stays =
+        || site.gate.diagnostics().iter().filter(|line| line.contains("the admin side stays as it was")).count();
+    wait_until("the second complaint", || stays() == 2);
+    assert_eq!(tokens.map(status), ["401", "200", "401"]);
+    // At the same address, with other settings.
+    reload(tokens[2]);
+    wait_until("the third token", || tokens.map(status) == ["401", "401", "200"]);
+}
+
+/// The other end of a socket need not be a server of ours.
+#[test]
+fn what_a_server_says_reaches_the_terminal_without_control_characters() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("control.sock");
+    let listener = UnixListener::bind(&socket).unwrap();
+    std::thread::spawn(move || {
+        let evil = "\u{1b}[2J\u{9b}2J";
+        let server = json!({ "upstream": evil, "server": evil, "state": evil, "weight": 1, "in_flight": 0 });
+        let body = json!({ "servers": [server], "policy": evil, "closed": true, "problems": [evil] }).to_string();
+        for stream in listener.incoming() {
+            let (mut stream, mut request) = (stream.unwrap(), String::new());
+            // All of it, or the client finds the connection reset.
+            while !is_whole(&request) {
+                let mut bytes = [0; 1024];
+                let count = stream.read(&mut bytes).unwrap();
+                request += std::str::from_utf8(&bytes[..count]).unwrap();
+            }
+            write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+        }
+    });
+    for arguments in [
+        &["drain", "10.0.0.1:80"][..],
+        &["weight", "10.0.0.1:80", "5"],
+        &["maintenance", "on"],
+        &["maintenance", "off"],
+        &["upgrade"],
+        &["reload"],
+    ] {
+        let mut command = Command::new(PORTUNUS);
+        let output = command.args(arguments).arg("--control").arg(&socket).output().unwrap();
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert!(text.contains("\\u{1b}[2J\\u{9b}2J"), "{arguments:?}: {text:?}");
+        assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{arguments:?}: {text:?}");
+    }
+}
+
+/// Whether a request has come with all of its body.
+fn is_whole(request: &str) -> bool {
+    request.split_once("\r\n\r\n").is_some_and(|(head, body)| {
+        let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap_or("0");
+        body.len() >= length.parse().unwrap()
+    })
 }
 
 #[test]
