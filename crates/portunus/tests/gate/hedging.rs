@@ -84,6 +84,39 @@ fn a_second_server_is_asked_beside_a_silent_one_and_the_loser_is_closed() {
     assert_eq!(metric(&gate, &format!("portunus_upstream_failures_total{slow}")), 0);
 }
 
+/// A server on trial that swallows connections loses each race; were that nothing, its next trial would come with the next request.
+#[test]
+fn a_server_on_trial_that_loses_without_a_connection_is_ejected_again() {
+    let socket = || socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    // A socket whose queue is full: the kernel takes no further connection and says nothing.
+    let full = socket();
+    full.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    full.listen(0).unwrap();
+    let place = full.local_addr().unwrap().as_socket().unwrap();
+    let _held: Vec<_> = (0..3)
+        .map(|_| {
+            let socket = socket();
+            socket.set_nonblocking(true).unwrap();
+            let _ = socket.connect(&place.into());
+            socket
+        })
+        .collect();
+    let fast = Upstream::ok();
+    let gate = gate(&format!(
+        "servers: [\"{place}\", {{ address: \"{}\", backup: true }}], connect_timeout: 1s, \
+         ejection: {{ failures: 1, duration: 300ms }}, retries: {{ budget: 100, hedge: {{ after: 20ms }} }}",
+        fast.address
+    ));
+    // What is not hedged finds out that nobody responds there.
+    assert_eq!(ask(&gate, "POST", "Content-Length: 0\r\n"), 200);
+    let ejections = || gate.diagnostics().iter().filter(|line| line.contains("server ejected")).count();
+    wait_until("the first ejection", || ejections() == 1);
+    let ejected = format!("portunus_upstream_server_ejected{{upstream=\"app\",server=\"{place}\"}}");
+    wait_until("the trial", || metric(&gate, &ejected) == 0);
+    assert_eq!(ask(&gate, "GET", ""), 200);
+    wait_until("the second ejection", || ejections() == 2);
+}
+
 #[test]
 fn what_may_not_run_twice_is_never_hedged() {
     let (release, held) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));

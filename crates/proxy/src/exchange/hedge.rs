@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use config::{Forward, Hedge, UpstreamProtocol};
 use http::Request;
@@ -34,7 +34,7 @@ use crate::message::rejection::Rejection;
 use crate::message::sides::{MessageBody, ResponseSink};
 use crate::onward::Onward;
 use crate::route::Noted;
-use crate::upstream::{Group, Server, ServerId, Session, Taken, Wish};
+use crate::upstream::{Group, Server, ServerId, Session, Standing, Taken, Wish};
 
 /// A request and its group: what all servers that are asked have in common.
 #[derive(Debug, Clone, Copy)]
@@ -92,7 +92,8 @@ struct Written {
 
 /// What came of one server.
 struct Asked {
-    began: Instant,
+    /// Until its head was there, or it failed: another server may be waited for meanwhile.
+    took: Duration,
     response: Box<ResponseHead>,
     begun: Result<Begun, OnConnection>,
 }
@@ -163,7 +164,9 @@ impl<'a> Plan<'a> {
         let begun = match (spoken, &written.http2) {
             (Err(failed), _) => Err(failed),
             (Ok(Spoken::Http2), Some(request)) => {
-                upstream_h2::ask(&attempt, request, aside, &mut response).await.map(Begun::Http2)
+                // Where that was negotiated and a new connection was wanted, it has just been opened.
+                let shared = Attempt { fresh: attempt.fresh && written.http1.is_none(), ..attempt };
+                upstream_h2::ask(&shared, request, aside, &mut response).await.map(Begun::Http2)
             }
             (Ok(Spoken::Http1(given)), _) => {
                 let head = written.http1.as_deref().unwrap_or_default();
@@ -172,7 +175,7 @@ impl<'a> Plan<'a> {
             (Ok(Spoken::Http2), None) => Err(OnConnection::clients(Rejection::of(Reason::BadRequestForHttp2))),
         };
         written.http1.into_iter().for_each(recycle);
-        Asked { began, response, begun }
+        Asked { took: began.elapsed(), response, begun }
     }
 
     /// Another server, to be asked beside those that are; none if none may be or can.
@@ -287,8 +290,7 @@ async fn race<'a, B: MessageBody, A: ResponseSink>(
             }
         }
     };
-    // Who is still being asked is not asked any more.
-    drop(running);
+    give_up(group, running);
     exchange.ledger.retries += aside.retries.get();
     note_given_up(&plan, held);
     tries.is_about(&last.0.server, &newest);
@@ -316,6 +318,17 @@ async fn finish<'a, B: MessageBody, A: ResponseSink>(
         Err(failed) => {
             note_failed(&attempt, &failed);
             Err(Box::new((failed, Some(taken))))
+        }
+    }
+}
+
+/// Who is still being asked is not asked any more. That is no failure, but for a server that was to show that it can be connected to again, and did not:
+/// its next trial would come with the next request.
+fn give_up<F>(group: &Group, running: Vec<Running<'_, F>>) {
+    for Running { taken, .. } in running {
+        let server = &taken.server;
+        if server.standing() == Standing::OnTrial && server.failed(group.config.ejection) {
+            tracing::warn!(upstream = group.config.name, server = %server.name, "server ejected");
         }
     }
 }
@@ -385,7 +398,7 @@ async fn relay<B: MessageBody, A: ResponseSink>(
     let begun = asked.begun?;
     attempt.check_status(asked.response.status)?;
     std::mem::swap(exchange.response, &mut asked.response);
-    head_arrived(exchange.response, exchange.ledger, asked.began);
+    head_arrived(exchange.response, exchange.ledger, asked.took);
     match begun {
         Begun::Http1(begun) => upstream_h1::relay_begun(attempt, begun, exchange).await,
         Begun::Http2(begun) => upstream_h2::relay_begun(attempt, begun, exchange).await,

@@ -104,7 +104,12 @@ impl Attempt<'_> {
     /// A call of gRPC, to a server that may understand it: what a client says of its body alone loosens nothing.
     fn is_grpc(&self) -> bool {
         let head = self.admitted.head();
-        let takes_http2 = matches!(self.group.config.protocol, UpstreamProtocol::Http2 | UpstreamProtocol::Auto);
+        let takes_http2 = match self.group.config.protocol {
+            UpstreamProtocol::Http2 => true,
+            // As was agreed on for the connection that it goes over.
+            UpstreamProtocol::Auto => !self.server.speaks_http1(),
+            UpstreamProtocol::Http1 | UpstreamProtocol::Tcp | UpstreamProtocol::Udp => false,
+        };
         let is_http2 = head.version == Version::H2 && takes_http2;
         is_http2 && head.fields.get("content-type").is_some_and(|kind| kind.starts_with(b"application/grpc"))
     }
@@ -338,7 +343,7 @@ async fn message<B: MessageBody, A: ResponseSink>(
         // To its client it would say that the tunnel is open.
         return Err(OnConnection::clients(Rejection::of(Reason::WebsocketNotOffered)));
     }
-    head_arrived(response, ledger, started);
+    head_arrived(response, ledger, started.elapsed());
     let is_tunnel = response.status == 101;
     let mut reader = BodyReader::for_response(transport, input, response.framing);
     let deadline = &mut timers.download;
@@ -409,6 +414,8 @@ async fn ask_on(
     };
     let read = deadline.within(attempt.patience(), reading).await;
     read.unwrap_or_else(|_| Err(OnConnection::servers(Rejection::of(Reason::ResponseHeaderTimeout))))?;
+    // The server may still wait for the rest of the head: the next request would be read as that.
+    response.keep_alive &= !is_rejected;
     Ok(Begun { transport, input })
 }
 
@@ -475,9 +482,9 @@ impl Interim {
 }
 
 /// Notes that the final head is there.
-pub(crate) fn head_arrived(response: &ResponseHead, ledger: &mut Ledger, started: Instant) {
+pub(crate) fn head_arrived(response: &ResponseHead, ledger: &mut Ledger, took: Duration) {
     ledger.upstream_status = Some(response.status);
-    ledger.upstream_duration = Some(started.elapsed());
+    ledger.upstream_duration = Some(took);
     ledger.status = response.status;
 }
 

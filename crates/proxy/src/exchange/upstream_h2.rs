@@ -361,7 +361,7 @@ async fn stream<B: MessageBody, A: ResponseSink>(
         }
     };
     attempt.check_status(response.status)?;
-    head_arrived(response, ledger, started);
+    head_arrived(response, ledger, started.elapsed());
     attempt.replay.give_up();
     let mut incoming = H2Body::new(stream, shared.noticed(), response.framing, false);
     if incoming.malformed().is_some() {

@@ -178,8 +178,8 @@ impl Ledger {
     fn close(&self, head: &RequestHead, conn: &Conn, worker: &Worker) {
         let client = self.client.or(conn.client.map(|client| client.ip().to_canonical()));
         let tls = conn.tls.as_ref().map(|tls| &tls.info);
-        let generation = worker.pin();
-        let added = self.added.as_deref().map(|added| {
+        let generation = self.added.is_some().then(|| worker.pin());
+        let added = self.added.as_deref().zip(generation.as_ref()).map(|(added, generation)| {
             let address = client.filter(|_| !self.is_doubtful);
             let located = Located { geoip: &generation.geoip, address };
             let sought = Sought { head, client, tls, subject: Some(&self.subject), located };

@@ -222,8 +222,11 @@ impl Throttle {
     }
 
     fn try_book_at(&self, bytes: usize, now: Duration) -> Result<(), &Arc<PolicyConfig>> {
-        let denied = self.meters.iter().find(|meter| !meter.try_book(bytes as u64, now));
-        denied.map_or(Ok(()), |meter| Err(&meter.policy))
+        let bytes = bytes as u64;
+        let Some(at) = self.meters.iter().position(|meter| !meter.try_book(bytes, now)) else { return Ok(()) };
+        // What one policy drops is not charged to the others.
+        self.meters.iter().take(at).for_each(|meter| meter.give_back(bytes, now));
+        self.meters.get(at).map_or(Ok(()), |meter| Err(&meter.policy))
     }
 }
 
@@ -435,6 +438,28 @@ mod tests {
             let passes = |bytes| throttles.down().unwrap().try_book_at(bytes, now).is_ok();
             assert_eq!([1_000; 4].map(passes), [true, true, true, false], "{is_shared}");
             assert!(throttles.up().is_none());
+        }
+    }
+
+    /// What the second policy drops leaves the bandwidth of the first one to what comes next.
+    #[test]
+    fn what_one_policy_drops_is_not_charged_to_another() {
+        for is_shared in [false, true] {
+            let connection = ConnectionMeters::default();
+            let (wide, narrow) = (limit(1024, 3_000, is_shared), limit(1024, 1_000, is_shared));
+            let (tables, narrow_tables) = (Tables::of(&wide, None), Tables::of(&narrow, None));
+            let first = throttles(&wide, &tables, &connection);
+            let mut both = throttles(&wide, &tables, &connection);
+            let client = RequestClient::itself(Some([192, 0, 2, 1].into()));
+            let applicant = Applicant { client, head: None, route: None, certificate: None, subject: None };
+            let second = Arc::new(PolicyConfig { name: "q".into(), ..PolicyConfig::clone(&policy(narrow.clone())) });
+            both.add(&second, (&narrow, &narrow_tables), &applicant, &connection);
+            let now = clock::precise();
+            let of_both = |bytes| both.down().unwrap().try_book_at(bytes, now).map_err(|policy| policy.name.clone());
+            assert_eq!(of_both(1_000), Ok(()));
+            (0..5).for_each(|_| assert_eq!(of_both(1_000), Err("q".into()), "{is_shared}"));
+            let of_first = |bytes| first.down().unwrap().try_book_at(bytes, now).is_ok();
+            assert_eq!([1_000; 3].map(of_first), [true, true, false], "{is_shared}");
         }
     }
 
