@@ -41,6 +41,8 @@ struct Leaf {
     shown: String,
     /// What it means; none of a value that somebody else hides.
     meant: Option<String>,
+    /// It comes from a variable of the environment.
+    is_variable: bool,
 }
 
 /// What differs.
@@ -92,9 +94,24 @@ impl Comparable {
         root.hide(&config.environment);
         Comparable { root }
     }
+
+    /// As another process says it of itself: what its variables of the environment hold is not known here.
+    pub(crate) fn of_another_process(mut self) -> Comparable {
+        self.root.forget_variables();
+        self
+    }
 }
 
 impl Part {
+    /// Forgets what variables of this process hold, where another process has its own.
+    fn forget_variables(&mut self) {
+        match self {
+            Part::Map(members) => members.values_mut().for_each(|(part, _)| part.forget_variables()),
+            Part::List(items) => items.iter_mut().for_each(|(_, part)| part.forget_variables()),
+            Part::Leaf(leaf) => _ = leaf.meant.take_if(|_| leaf.is_variable),
+        }
+    }
+
     /// Shows what variables of the environment put in by their names.
     fn hide(&mut self, environment: &FromEnvironment) {
         match self {
@@ -121,7 +138,7 @@ fn of_value(shape: &'static Shape, node: &Node) -> Part {
         (Shape::Either(alternatives), Value::Map(_)) => {
             match alternatives.iter().find(|shape| matches!(shape, Shape::Object(_) | Shape::Table(..))) {
                 Some(shape) => of_value(shape, node),
-                None => Part::Leaf(Leaf { shown: String::new(), meant: Some(String::new()) }),
+                None => Part::Leaf(Leaf { shown: String::new(), meant: Some(String::new()), is_variable: false }),
             }
         }
         (Shape::Either(alternatives), Value::List(_)) => {
@@ -131,9 +148,10 @@ fn of_value(shape: &'static Shape, node: &Node) -> Part {
             }
         }
         (_, Value::Scalar(scalar)) => {
-            Part::Leaf(Leaf { shown: scalar.text.clone(), meant: Some(meaning(shape, scalar)) })
+            let is_variable = scalar.written.is_some();
+            Part::Leaf(Leaf { shown: scalar.text.clone(), meant: Some(meaning(shape, scalar)), is_variable })
         }
-        _ => Part::Leaf(Leaf { shown: String::new(), meant: Some(String::new()) }),
+        _ => Part::Leaf(Leaf { shown: String::new(), meant: Some(String::new()), is_variable: false }),
     }
 }
 
@@ -165,15 +183,15 @@ fn of_list(shape: &'static Shape, node: &Node) -> Part {
 /// What a value that looks like a credential says, without showing it.
 fn hidden(scalar: &Scalar) -> Part {
     let meant = Some(scalar.text.clone()).filter(|text| text != HIDDEN);
-    Part::Leaf(Leaf { shown: REDACTED.to_owned(), meant })
+    Part::Leaf(Leaf { shown: REDACTED.to_owned(), meant, is_variable: scalar.written.is_some() })
 }
 
 /// What stands for a hidden value in a text that is to be read again.
 const HIDDEN: &str = "hidden-by-the-running-process";
 
 impl Comparable {
-    /// The text of a running process as [`parse_comparable`](crate::parse_comparable) reads it: what it hides is marked as such.
-    pub fn readable(effective: &str) -> String {
+    /// The text of a running process for reading it again: what it hides is marked as such.
+    pub(crate) fn readable(effective: &str) -> String {
         effective.replace(&format!("\"{REDACTED}\""), &format!("\"{HIDDEN}\""))
     }
 }

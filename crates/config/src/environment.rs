@@ -76,6 +76,11 @@ impl FromEnvironment {
         FromEnvironment(found)
     }
 
+    /// Whether they put in nothing that may be a secret.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// A text, with the names of variables (`${NAME}`) in the place of what they hold.
     pub fn hide(&self, text: &str) -> String {
         self.0.iter().fold(text.to_owned(), |text, (name, value)| text.replace(value, &format!("${{{name}}}")))

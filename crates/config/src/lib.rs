@@ -94,6 +94,16 @@ pub fn parse_comparable(file_name: &str, text: &str, base_dir: &Path) -> Result<
     comparable(file_name, text, base_dir, false)
 }
 
+/// As [`parse_comparable`], of what a running process says of itself. What it hides is not known; its variables of the environment stand for what they
+/// hold here.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_running(effective: &str, base_dir: &Path) -> Result<(Config, Comparable), Problems> {
+    let (config, read) = comparable("the running configuration", &Comparable::readable(effective), base_dir, false)?;
+    Ok((config, read.of_another_process()))
+}
+
 fn comparable(name: &str, text: &str, base: &Path, look: bool) -> Result<(Config, Comparable), Problems> {
     let (config, root) = build_tree(name, text, base, look, &GATE).map_err(|invalid| invalid.problems)?;
     let comparable = Comparable::of(GATE.shape, &root, &config);

@@ -122,7 +122,8 @@ pub(crate) const TIMEOUT: Shape = Shape::Duration(1, DAY);
 
 /// A default as it is written in the table: a scalar, or a list of scalars in brackets.
 fn node_of(text: &str, span: Span) -> Node {
-    let scalar = |text: &str| Node { span, value: Value::Scalar(Scalar { text: text.to_owned(), plain: true }) };
+    let scalar =
+        |text: &str| Node { span, value: Value::Scalar(Scalar { text: text.to_owned(), plain: true, written: None }) };
     match text.strip_prefix('[').and_then(|text| text.strip_suffix(']')) {
         Some(items) => {
             let items = items.split(',').map(str::trim).filter(|item| !item.is_empty());

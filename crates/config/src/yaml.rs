@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span as YamlSpan};
 
-use super::environment;
+use super::environment::{self, FromEnvironment};
 use super::problem::{Collector, Span, shown};
 
 /// Largest file, bytes. A generated file beyond it is a fault of the generator.
@@ -48,6 +48,17 @@ pub struct Scalar {
     pub text: String,
     /// Written without quotes, so numbers and booleans are meant as such.
     pub plain: bool,
+    /// As the file has it, where variables of the environment were put in.
+    pub(crate) written: Option<Box<Written>>,
+}
+
+/// A scalar before variables of the environment were put in.
+#[derive(Debug, Clone)]
+pub(crate) struct Written {
+    /// Its text, with the names of the variables.
+    pub(crate) text: String,
+    /// One of them may hold a secret.
+    pub(crate) is_hidden: bool,
 }
 
 /// One key of a mapping with its value.
@@ -300,7 +311,7 @@ impl Tree {
                 let is_null = plain && matches!(text.as_ref(), "" | "~" | "null" | "Null" | "NULL");
                 let value = match is_null {
                     true => Value::Null,
-                    false => self.scalar(Scalar { text: text.into_owned(), plain }, span, problems),
+                    false => self.scalar(Scalar { text: text.into_owned(), plain, written: None }, span, problems),
                 };
                 self.place(Node { span, value }, problems);
             }
@@ -324,12 +335,16 @@ impl Tree {
         if matches!(self.open.last(), Some(Open::Map { key: None, .. })) {
             return Value::Scalar(scalar);
         }
-        match environment::substituted(&scalar.text, |name| std::env::var(name).ok()) {
+        let get = |name: &str| std::env::var(name).ok();
+        match environment::substituted(&scalar.text, get) {
             Ok(None) => Value::Scalar(scalar),
             // What is nothing but a variable may be a number or a boolean, between quotes, too.
             Ok(Some(text)) => {
                 let is_whole = scalar.text.starts_with("${") && scalar.text.find('}') == Some(scalar.text.len() - 1);
-                Value::Scalar(Scalar { text, plain: scalar.plain || is_whole })
+                let is_hidden = !FromEnvironment::of([scalar.text.as_str()].into_iter(), get).is_empty();
+                let written = text != scalar.text && scalar.text != text.replace("${", "$${");
+                let written = written.then(|| Box::new(Written { text: scalar.text, is_hidden }));
+                Value::Scalar(Scalar { text, plain: scalar.plain || is_whole, written })
             }
             Err((what, fix)) => {
                 problems.add(span, what, fix);

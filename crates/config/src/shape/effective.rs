@@ -1,7 +1,7 @@
 //! The configuration as it is active, in the shape of its file: what was written and the defaults beside it, as JSON, which is YAML. It can be read again.
 //!
 //! Made from the completed tree and the table, so it knows no key. Secrets stand in no file, only where they come from; what is hidden here are values of
-//! header fields that look like credentials.
+//! header fields that look like credentials, and what variables of the environment hold, in whose place the file's `${NAME}` stands.
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
@@ -116,7 +116,11 @@ fn write_scalar(shape: &Shape, scalar: &Scalar, out: &mut String) {
         // Writing to a String cannot fail.
         let _ = write!(out, "{number}");
     } else {
-        write_text(&scalar.text, out);
+        match scalar.written.as_ref().filter(|written| written.is_hidden) {
+            Some(written) => write_text(&written.text, out),
+            // Not to be taken for a variable when it is read again.
+            None => write_text(&scalar.text.replace("${", "$${"), out),
+        }
     }
 }
 

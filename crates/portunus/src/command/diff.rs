@@ -98,8 +98,7 @@ impl Side {
             ]);
         }
         let base = file.parent().unwrap_or(Path::new(""));
-        let read = config::parse_comparable("the running configuration", &Comparable::readable(text), base);
-        read.map(Side::from).map_err(|problems| texts(&problems))
+        config::parse_running(text, base).map(Side::from).map_err(|problems| texts(&problems))
     }
 }
 

@@ -178,6 +178,49 @@ admin: {{ bind: \"127.0.0.2:0\" }}
     assert_eq!(said["restart"], serde_json::json!([waits]));
 }
 
+/// What variables of the environment hold is not known to whoever asks the server, and does not keep the rest from being compared.
+#[test]
+fn a_running_server_shows_nothing_of_its_environment() {
+    let folder = tempfile::tempdir().unwrap();
+    let yaml = |timeout: &str| {
+        format!(
+            "workers: 1
+listeners: [{{ name: web, bind: \"127.0.0.1:0\" }}]
+upstreams: {{ app: {{ servers: [\"${{A_SERVER}}\"], connect_timeout: {timeout} }} }}
+routes: [{{ name: r, upstream: app, request_headers: {{ set: {{ X-Kind: \"of ${{A_SECRET}}, $${{A_SECRET}}\", X-Short: \"${{SHORT}}\" }} }} }}]
+admin: {{ bind: \"127.0.0.2:0\" }}
+"
+        )
+    };
+    let set = |command: &mut Command, secret: &str| {
+        command.env("A_SERVER", "127.0.0.1:9").env("A_SECRET", secret).env("SHORT", "s");
+    };
+    let mut command = Command::new(PORTUNUS);
+    set(&mut command, "marker-of-the-server");
+    command.args(["run", "--no-watch", "--control"]).arg(folder.path().join("control.sock"));
+    command.arg(folder.path().join("portunus.yaml"));
+    fs::write(folder.path().join("portunus.yaml"), yaml("5s") + "log: { level: info }\n").unwrap();
+    let gate = Gate::start_command(folder, command, 2);
+    for page in ["config", "started"] {
+        let request = format!("GET /{page} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        let shown = exchange(gate.address("admin"), request.as_bytes());
+        let shown = String::from_utf8_lossy(&shown);
+        assert!(shown.contains(r#""X-Kind": "of ${A_SECRET}, $${A_SECRET}""#) && !shown.contains("marker"), "{shown}");
+        assert!(shown.contains(r#""${A_SERVER}""#) && shown.contains(r#""X-Short": "s""#), "{shown}");
+    }
+    fs::write(gate.dir.path().join("portunus.yaml"), yaml("6s") + "log: { level: info }\n").unwrap();
+    for secret in ["marker-of-another", "marker-of-the-server"] {
+        let mut command = Command::new(PORTUNUS);
+        set(&mut command, secret);
+        command.args(["diff", "--running", "--admin", "control.sock", "portunus.yaml"]);
+        let output = command.current_dir(gate.dir.path()).output().unwrap();
+        let out = String::from_utf8_lossy(&output.stdout);
+        let expected =
+            "~ upstreams.app.connect_timeout: 5s -> 6s\nnot compared: 2 values that the running server does not show\n";
+        assert_eq!((output.status.code(), out.as_ref()), (Some(1), expected), "{output:?}");
+    }
+}
+
 /// Routes of a gate, and of the file that it is compared with.
 const BEFORE: &str = "  - { name: move, path: \"/m/{x}\", upstream: app }
   - { name: stay, path: /stay, redirect: { to: https://a.example/ } }
