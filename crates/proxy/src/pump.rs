@@ -11,7 +11,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use net::clock::coarse;
+use net::clock::{coarse, precise};
 use net::splice::Pipe;
 use net::{Chunk, Deadline};
 use pin_project_lite::pin_project;
@@ -152,13 +152,13 @@ pub async fn run(
     let (from_client, to_client) = client;
     let moved = Cell::new(coarse());
     let first = &carried.ended_first;
-    let upstream_is_full = Cell::new(false);
-    let watch = Watch { upstream_is_full: &upstream_is_full, upstream, finished_client: bounds.finished_client };
-    let (count, is_full, throttle) = (&carried.from_client, Some(&upstream_is_full), bounds.throttles.up());
-    let motion = Motion { count, moved: &moved, is_full, throttle };
+    let intake = Intake::default();
+    let watch = Watch { intake: &intake, upstream, finished_client: bounds.finished_client };
+    let (count, throttle) = (&carried.from_client, bounds.throttles.up());
+    let motion = Motion { count, moved: &moved, intake: Some(&intake), throttle };
     let up = Direction { from: from_client, to: upstream, motion, ended_first: first, watch: None };
     let (count, throttle) = (&carried.to_client, bounds.throttles.down());
-    let motion = Motion { count, moved: &moved, is_full: None, throttle };
+    let motion = Motion { count, moved: &moved, intake: None, throttle };
     let down = Direction { from: upstream, to: to_client, motion, ended_first: first, watch: Some(watch) };
     drive(pin!(up.copy(client_first)), pin!(down.copy(upstream_first)), bounds, &moved, first).await
 }
@@ -248,11 +248,19 @@ pub(crate) async fn arrived(has_gone_on: impl Fn() -> bool) {
     }
 }
 
+/// Why the direction to the upstream does not read from the client.
+#[derive(Debug, Default)]
+pub(crate) struct Intake {
+    /// The upstream takes nothing now, or must not get anything yet.
+    is_full: Cell<bool>,
+    /// Up to when it must not, on the precise clock.
+    rests_until: Cell<Duration>,
+}
+
 /// What the direction to the client watches for, while the other one cannot read from the client.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Watch<'w> {
-    /// The upstream takes nothing now.
-    pub(crate) upstream_is_full: &'w Cell<bool>,
+    pub(crate) intake: &'w Intake,
     pub(crate) upstream: &'w Transport,
     /// As in [`Bounds`].
     pub(crate) finished_client: Option<Duration>,
@@ -266,8 +274,10 @@ impl Watch<'_> {
         let mut deadline = Deadline::new();
         loop {
             let (_, taken) = self.upstream.traffic();
+            // What must not go on yet cannot be taken.
+            let rest = self.intake.rests_until.get().saturating_sub(precise());
             // What it has sent may still be wanted by an upstream that is slow.
-            let broke_off = deadline.within(wait, client.gone(false)).await.is_ok();
+            let broke_off = deadline.within(rest.saturating_add(wait), client.gone(false)).await.is_ok();
             if broke_off || self.upstream.traffic().1 == taken {
                 return;
             }
@@ -279,7 +289,7 @@ pin_project! {
     /// Bytes on their way to a receiver; notes while it takes nothing. A struct and not an `async fn`, as all that wraps other futures on the way of messages.
     #[must_use = "futures do nothing unless awaited"]
     pub(crate) struct Noting<'c, F> {
-        pub(crate) is_full: Option<&'c Cell<bool>>,
+        pub(crate) intake: Option<&'c Intake>,
         #[pin]
         pub(crate) sending: F,
     }
@@ -291,8 +301,8 @@ impl<F: Future> Future for Noting<'_, F> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
         let polled = this.sending.poll(context);
-        if let Some(is_full) = this.is_full {
-            is_full.set(polled.is_pending());
+        if let Some(intake) = this.intake {
+            intake.is_full.set(polled.is_pending());
         }
         polled
     }
@@ -324,7 +334,7 @@ impl<T: Sink, R, F: Future<Output = Result<R, Failure>>> Future for Watching<'_,
         if let Poll::Ready(done) = this.waiting.poll(context) {
             return Poll::Ready(done);
         }
-        let Some(watch) = this.watch.filter(|watch| watch.upstream_is_full.get()) else { return Poll::Pending };
+        let Some(watch) = this.watch.filter(|watch| watch.intake.is_full.get()) else { return Poll::Pending };
         if let Some(client) = this.client.take() {
             *this.leaving = Some(Box::pin(watch.client_has_left(client)));
         }
@@ -343,7 +353,7 @@ pub(crate) struct Motion<'a> {
     /// When something moved in either direction, on the coarse clock; it may lie ahead, where something must wait.
     pub(crate) moved: &'a Cell<Duration>,
     /// Notes that the receiver takes nothing, or must not get anything yet.
-    pub(crate) is_full: Option<&'a Cell<bool>>,
+    pub(crate) intake: Option<&'a Intake>,
     /// How fast they may go, if that is limited.
     pub(crate) throttle: Option<&'a Throttle>,
 }
@@ -357,7 +367,8 @@ impl Motion<'_> {
             if let Some(moment) = reserved.until() {
                 // A tunnel that must wait is not idle.
                 self.moved.set(self.moved.get().max(moment));
-                Noting { is_full: self.is_full, sending: sleep_until(moment) }.await;
+                self.intake.iter().for_each(|intake| intake.rests_until.set(moment));
+                Noting { intake: self.intake, sending: sleep_until(moment) }.await;
             }
             self.send_now(to, slice).await?;
             reserved.used();
@@ -366,7 +377,7 @@ impl Motion<'_> {
     }
 
     async fn send_now(self, to: &mut impl Sink, bytes: &[u8]) -> Result<(), Failure> {
-        let sending = Noting { is_full: self.is_full, sending: to.send(bytes) };
+        let sending = Noting { intake: self.intake, sending: to.send(bytes) };
         sending.await.map_err(|_| Failure::Receiver)?;
         self.note(bytes.len());
         Ok(())
@@ -442,7 +453,7 @@ impl<F: Source, T: Sink> Direction<'_, F, T> {
             let Some(to) = self.to.plain() else { return Ok(false) };
             while pipe.held() > 0 {
                 let draining = poll_fn(|context| to.poll_drain(context, &mut pipe));
-                let drained = Noting { is_full: self.motion.is_full, sending: draining }.await;
+                let drained = Noting { intake: self.motion.intake, sending: draining }.await;
                 self.motion.note(drained.map_err(|_| Failure::Receiver)?);
             }
             if count < BULK_BYTES {

@@ -19,7 +19,7 @@ use crate::guard::{Answer, Lease, Messages};
 use crate::message::context::Context;
 use crate::message::contract_note::ContractNote;
 use crate::policies::Throttles;
-use crate::pump::{self, Bounds, Carried, End, Failure, Motion, Sink, Source, Watch, watching};
+use crate::pump::{self, Bounds, Carried, End, Failure, Intake, Motion, Sink, Source, Watch, watching};
 
 /// How long the upstream may take to end the message that it is sending, once the connection is to close.
 const CLOSE_WAIT: Duration = Duration::from_secs(2);
@@ -56,7 +56,7 @@ pub async fn run(
         responded: Notify::new(),
         closed: Notify::new(),
         closes: Cell::new(false),
-        upstream_is_full: Cell::new(false),
+        intake: Intake::default(),
         finished_client: bounds.finished_client,
     };
     let up = pin!(socket.up(from_client, client_first));
@@ -80,7 +80,7 @@ struct Socket<'a> {
     /// They are sent, and nothing more is.
     closed: Notify,
     closes: Cell<bool>,
-    upstream_is_full: Cell<bool>,
+    intake: Intake,
     finished_client: Option<Duration>,
 }
 
@@ -223,8 +223,8 @@ impl Socket<'_> {
     }
 
     fn watch(&self) -> Watch<'_> {
-        let Socket { upstream, upstream_is_full, finished_client, .. } = self;
-        Watch { upstream, upstream_is_full, finished_client: *finished_client }
+        let Socket { upstream, intake, finished_client, .. } = self;
+        Watch { upstream, intake, finished_client: *finished_client }
     }
 
     /// What the upstream sends next; none if there are responses of ours, where they may stand.
@@ -265,11 +265,11 @@ impl Socket<'_> {
     }
 
     fn motion_up(&self) -> Motion<'_> {
-        let (count, is_full) = (&self.carried.from_client, Some(&self.upstream_is_full));
-        Motion { count, moved: self.moved, is_full, throttle: self.throttles.up() }
+        let (count, intake) = (&self.carried.from_client, Some(&self.intake));
+        Motion { count, moved: self.moved, intake, throttle: self.throttles.up() }
     }
 
     fn motion_down(&self) -> Motion<'_> {
-        Motion { count: &self.carried.to_client, moved: self.moved, is_full: None, throttle: self.throttles.down() }
+        Motion { count: &self.carried.to_client, moved: self.moved, intake: None, throttle: self.throttles.down() }
     }
 }

@@ -250,6 +250,43 @@ fn clients_that_come_and_go_do_not_make_others_wait() {
     assert!(line["status"] == 200 && waited <= 3.0, "{line}");
 }
 
+/// A body that a contract holds waits for its bandwidth for half a minute; its client leaves, and so its request ends. What it has sent fits in the
+/// server's buffer, or its end would wait behind that.
+#[test]
+fn a_held_body_that_must_wait_ends_with_its_client() {
+    let upstream = Upstream::start(response);
+    let folder = tempfile::tempdir().unwrap();
+    let document = "openapi: 3.1.0\ninfo: { title: t, version: '1' }\npaths:\n  /up:\n    post:\n      requestBody: { content: \
+                    { application/json: { schema: { type: string } } } }\n      responses: { '200': { description: ok } }\n";
+    std::fs::write(folder.path().join("openapi.yaml"), document).unwrap();
+    let yaml = format!(
+        "listeners:
+  - {{ name: web, bind: \"127.0.0.1:0\", contract: api }}
+upstreams:
+  app: {{ servers: [\"{}\"] }}
+contracts:
+  api: {{ document: openapi.yaml, response: off }}
+routes:
+  - {{ path: /up, policies: slow, upstream: app }}
+policies: {{ slow: {{ bandwidth_limit: {{ upload: 1KiB, burst: 0 }} }} }}
+admin: {{ bind: \"127.0.0.2:0\" }}
+",
+        upstream.address
+    );
+    let gate = Gate::start_in(folder, &yaml);
+    let mut client = connect(gate.address("web"));
+    let head = "POST /up HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 300000\r\n\r\n\"";
+    client.write_all(&head.bytes().chain([b'x'; 40_000]).collect::<Vec<_>>()).unwrap();
+    drop(client);
+    let line = gate.log(1).pop().unwrap();
+    assert_eq!(
+        (line["reason"].as_str(), line["fault"].as_str()),
+        (Some("client_disconnected"), Some("client")),
+        "{line}"
+    );
+    assert!(upstream.seen().is_empty());
+}
+
 /// Both sides of three WebSockets send at once, and each waits for longer than it may rest.
 #[test]
 fn a_websocket_that_must_wait_is_not_idle() {

@@ -50,8 +50,10 @@ pub struct GuardedBody<'b, B> {
 #[derive(Debug, Default)]
 struct Metered {
     throttles: Throttles,
-    /// Up to when what was read is booked.
+    /// Up to when what was read last is booked.
     until: Option<Duration>,
+    /// How much that is, which nobody has taken before its time.
+    booked: Option<usize>,
 }
 
 impl Metered {
@@ -59,7 +61,9 @@ impl Metered {
     async fn next<'i, B: MessageBody>(&mut self, inner: &'i mut B) -> Result<Option<&'i [u8]>, BodyError> {
         let piece = inner.next().await?;
         if let Some(throttle) = self.throttles.up() {
-            self.until = throttle.book(piece.map_or(0, <[u8]>::len));
+            let reserved = throttle.reserve(piece.map_or(0, <[u8]>::len));
+            self.until = reserved.until();
+            self.booked = reserved.later();
         }
         Ok(piece)
     }
@@ -67,6 +71,17 @@ impl Metered {
     /// When what was read last may go on, if not yet.
     fn waits_until(&self) -> Option<Duration> {
         self.until.filter(|until| *until > precise())
+    }
+}
+
+impl Drop for Metered {
+    fn drop(&mut self) {
+        // Its client has left, or its request ends, while that waited: others need not wait for it.
+        if self.waits_until().is_some()
+            && let (Some(throttle), Some(bytes)) = (self.throttles.up(), self.booked)
+        {
+            throttle.give_back(bytes);
+        }
     }
 }
 
@@ -148,6 +163,11 @@ impl<'b, B: MessageBody> GuardedBody<'b, B> {
     /// Reads it no faster than this allows.
     pub fn throttle(&mut self, throttles: &Throttles) {
         self.metered.throttles = throttles.clone();
+    }
+
+    /// Whether it may have to wait for its bandwidth.
+    pub fn is_throttled(&self) -> bool {
+        self.metered.throttles.up().is_some()
     }
 
     /// Puts a copy of what passes there.

@@ -28,7 +28,7 @@ use crate::message::contract_note::ContractNote;
 use crate::message::ledger::Ledger;
 use crate::message::rejection::{Rejection, Reported};
 use crate::message::scratch::Timers;
-use crate::message::sides::{MessageBody, ResponseSink};
+use crate::message::sides::{MessageBody, ResponseSink, while_wanted};
 use crate::own_request::{self, Asked as OwnRequest};
 use crate::route::{CompiledRoute, Params, is_void, readings};
 
@@ -234,8 +234,19 @@ impl<'a> Asked<'a> {
         }
         let pace = self.candidate.route.config.pace(self.candidate.context.limits());
         let received = Cell::new(0);
-        let held = body.hold(&mut validation, pace, &received, &mut exchange.timers.upload).await;
+        let is_throttled = body.is_throttled();
+        let deadline = &mut exchange.timers.upload;
+        let held = if is_throttled {
+            // While it waits for its bandwidth, nobody reads from the client and would learn that it has left.
+            while_wanted(Box::pin(body.hold(&mut validation, pace, &received, deadline)), exchange.sink).await
+        } else {
+            Ok(body.hold(&mut validation, pace, &received, deadline).await)
+        };
         exchange.ledger.received.set(received.get());
+        let held = held.map_err(|why| {
+            exchange.ledger.blame(why);
+            Failure::Aborted
+        })?;
         let error = match held {
             Ok(()) => return self.decision(validation, has_continued, exchange.ledger),
             Err(error) => error,

@@ -213,6 +213,11 @@ impl Throttle {
         Reserved { of: is_whole.then_some((self, bytes as u64)), until }
     }
 
+    /// Gives back bytes that were booked and are not sent; see [`Reserved::later`].
+    pub fn give_back(&self, bytes: usize) {
+        drop(Reserved { of: Some((self, bytes as u64)), until: None });
+    }
+
     /// Books so many bytes if they may go at once.
     ///
     /// # Errors
@@ -243,6 +248,12 @@ impl Reserved<'_> {
     /// Until when (on the precise clock) the bytes must wait, if at all.
     pub fn until(&self) -> Option<Duration> {
         self.until
+    }
+
+    /// What is to be given back if they are not sent after all, for who cannot keep this so long; none of what was not booked in full.
+    pub fn later(mut self) -> Option<usize> {
+        let (_, bytes) = self.of.take()?;
+        usize::try_from(bytes).ok()
     }
 
     /// They are sent, or will be in any case.
@@ -501,6 +512,11 @@ mod tests {
             assert_eq!(wait(1024), 103);
             drop(left);
             assert_eq!(wait(1024), 4, "{is_shared}");
+            // The same, for who keeps only how much it was.
+            let later = throttle.reserve_at(8192, now).later();
+            assert_eq!(later, Some(8192));
+            throttle.give_back(8192);
+            assert_eq!(wait(0), 5, "{is_shared}");
             // Booked as far ahead as can be: what is more is not booked, and not given back.
             let more: Vec<_> = (0..1000).map(|_| throttle.reserve_at(1024, now)).collect();
             let (booked, forgiven) = more.into_iter().partition::<Vec<_>, _>(|reserved| reserved.of.is_some());
