@@ -508,7 +508,9 @@ pub(in crate::shape) static HEALTH: Object = object(
 );
 
 /// The bytes of a datagram.
-const PAYLOAD: Shape = Shape::Either(&[Shape::Text("a text"), Shape::Object(&HEX_PAYLOAD)]);
+const PAYLOAD: Shape = Shape::Either(PAYLOADS);
+
+const PAYLOADS: &[Shape] = &[Shape::Text("a text"), Shape::Object(&HEX_PAYLOAD)];
 
 pub(in crate::shape) static HEX_PAYLOAD: Object = object(
     "health.payload",
