@@ -32,6 +32,13 @@ pub struct IssuedPair {
     pub key_pem: Zeroizing<String>,
 }
 
+impl IssuedPair {
+    /// Certificate and key in one file, as a folder of keys has them.
+    pub fn in_one_file(&self) -> Zeroizing<String> {
+        Zeroizing::new(format!("{}{}", self.certificate_pem, *self.key_pem))
+    }
+}
+
 /// What a certificate is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {

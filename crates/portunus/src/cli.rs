@@ -231,7 +231,7 @@ fn write_man_pages(folder: &Path) -> ExitCode {
     match clap_mangen::generate_to(Arguments::command(), folder) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("portunus man: cannot write into {}: {error}", folder.display());
+            complain!("portunus man: cannot write into {}: {error}", folder.display());
             ExitCode::FAILURE
         }
     }

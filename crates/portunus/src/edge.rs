@@ -16,7 +16,7 @@ use proxy::server::{Server, Source, State};
 use telemetry::{Diagnostics, Reporter, Snapshot};
 use tokio::task::AbortHandle;
 
-use crate::admin::{AdminState, Change, Operable, Refusal, ReloadRequest, View};
+use crate::admin::{AdminState, Change, Operable, Rejection, ReloadRequest, View};
 use crate::supervisor::{self, Belongings, Origin, Plan, Reload, Role, Watched};
 
 /// How long the last log lines may take.
@@ -197,7 +197,7 @@ impl Operable for Edge {
         self.reporter.snapshot()
     }
 
-    fn change(&self, change: &Change) -> Result<serde_json::Value, Refusal> {
+    fn change(&self, change: &Change) -> Result<serde_json::Value, Rejection> {
         self.apply(change)
     }
 }

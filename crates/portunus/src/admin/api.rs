@@ -76,7 +76,7 @@ pub enum Change {
 
 /// Why nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refusal {
+pub enum Rejection {
     /// What it is about is not there.
     Unknown(String),
     /// What is asked for cannot be.
@@ -97,7 +97,7 @@ pub trait Operable: Send + Sync {
     ///
     /// # Errors
     /// Nothing was changed; says why.
-    fn change(&self, change: &Change) -> Result<Value, Refusal>;
+    fn change(&self, change: &Change) -> Result<Value, Rejection>;
 }
 
 /// Longest body of a request, bytes.

@@ -15,7 +15,7 @@ use telemetry::Exposition;
 use tokio::sync::{Mutex, Semaphore};
 
 use super::admit::Admission;
-use super::api::{Refusal, View};
+use super::api::{Rejection, View};
 use super::{AdminState, JsonSource, api, dashboard, events};
 
 const JSON: &str = "application/json";
@@ -209,9 +209,9 @@ async fn changed(pages: Arc<Pages>, name: &'static str, request: Request) -> Res
     };
     match aside(move || role.change(&change)).await {
         Ok(Ok(value)) => json(format!("{value}\n")),
-        Ok(Err(Refusal::Unknown(problem))) => problems(StatusCode::NOT_FOUND, &[problem]),
-        Ok(Err(Refusal::Invalid(problem))) => problems(StatusCode::BAD_REQUEST, &[problem]),
-        Ok(Err(Refusal::Busy(problem))) => problems(StatusCode::CONFLICT, &[problem]),
+        Ok(Err(Rejection::Unknown(problem))) => problems(StatusCode::NOT_FOUND, &[problem]),
+        Ok(Err(Rejection::Invalid(problem))) => problems(StatusCode::BAD_REQUEST, &[problem]),
+        Ok(Err(Rejection::Busy(problem))) => problems(StatusCode::CONFLICT, &[problem]),
         Err(response) => response,
     }
 }

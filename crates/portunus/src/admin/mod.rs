@@ -14,7 +14,7 @@ mod dashboard;
 mod listen;
 pub mod place;
 
-pub use api::{Change, Operable, Refusal, View};
+pub use api::{Change, Operable, Rejection, View};
 pub use endpoints::PAGES;
 
 use std::io;

@@ -50,8 +50,7 @@ impl Control {
 
     fn call(&self, method: &str, name: &str, body: Option<&Value>) -> Result<Value, String> {
         let socket = self.socket();
-        let (status, text) = UnixStream::connect(&socket)
-            .and_then(|stream| stream.set_read_timeout(Some(TIMEOUT)).map(|()| stream))
+        let (status, text) = connect(&socket)
             .and_then(|stream| exchange(stream, method, &format!("/api/v1/{name}"), body))
             .map_err(|error| unreachable(&socket, &error))?;
         if status == 404 && body.is_none() {
@@ -74,8 +73,7 @@ impl Control {
     pub fn events(&self, mut take: impl FnMut(Value) -> bool) -> Result<(), String> {
         let socket = self.socket();
         let explain = |error: io::Error| unreachable(&socket, &error);
-        let mut stream = UnixStream::connect(&socket).map_err(explain)?;
-        stream.set_read_timeout(Some(TIMEOUT)).map_err(explain)?;
+        let mut stream = connect(&socket).map_err(explain)?;
         // The form of HTTP that needs no chunks.
         stream.write_all(b"GET /api/v1/events HTTP/1.0\r\nHost: localhost\r\n\r\n").map_err(explain)?;
         let mut lines = BufReader::new(stream);
@@ -131,9 +129,7 @@ pub fn complain_of(account: &Value) {
 }
 
 fn ask(control: &Path, path: &str) -> io::Result<Value> {
-    let stream = UnixStream::connect(control)?;
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    let (_, body) = exchange(stream, "POST", path, None)?;
+    let (_, body) = exchange(connect(control)?, "POST", path, None)?;
     serde_json::from_str(&body).map_err(|_| malformed())
 }
 
@@ -146,8 +142,7 @@ pub fn page(server: &str, path: &str) -> Result<Option<String>, String> {
         Ok(address) => TcpStream::connect_timeout(&address, TIMEOUT)
             .and_then(|stream| stream.set_read_timeout(Some(TIMEOUT)).map(|()| stream))
             .and_then(|stream| exchange(stream, "GET", path, None)),
-        Err(_) => UnixStream::connect(server)
-            .and_then(|stream| stream.set_read_timeout(Some(TIMEOUT)).map(|()| stream))
+        Err(_) => connect(Path::new(server))
             .and_then(|stream| exchange(stream, "GET", path, None)),
     };
     let asked = asked.map_err(|error| {
@@ -158,6 +153,13 @@ pub fn page(server: &str, path: &str) -> Result<Option<String>, String> {
         (404, _) => Ok(None),
         (status, body) => Err(format!("the server at {server} responds {status} to GET {path}: {}", body.trim_end())),
     }
+}
+
+/// A connection to an admin socket.
+fn connect(socket: &Path) -> io::Result<UnixStream> {
+    let stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    Ok(stream)
 }
 
 fn malformed() -> io::Error {

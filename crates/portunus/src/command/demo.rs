@@ -6,9 +6,9 @@
 mod example_files;
 
 use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use keystore::dev_ca::{DevCa, Purpose};
 
 use tls::KeyType;
 
+use super::quickstart::write_new;
 use super::run::read;
 use crate::edge;
 use crate::supervisor::Origin;
@@ -193,8 +194,7 @@ pub fn prepare(options: &Options) -> io::Result<Prepared> {
     for (file, name) in [("www", WEBSITE), ("api", API), ("apps", APPS)] {
         for (suffix, key_type) in [("ecdsa", KeyType::Ecdsa), ("rsa", KeyType::Rsa)] {
             let pair = authority.issue(&[name], key_type, Purpose::Server).map_err(io::Error::other)?;
-            let together = format!("{}{}", pair.certificate_pem, *pair.key_pem);
-            write_private(&keys.join(format!("{file}-{suffix}.pem")), together.as_bytes())?;
+            write_new(&keys.join(format!("{file}-{suffix}.pem")), 0o600, &pair.in_one_file())?;
         }
     }
     let config = folder.join(CONFIG_FILE);
@@ -222,10 +222,6 @@ fn clear(folder: &Path) -> io::Result<()> {
     }
     let keys = folder.join(KEYS_FOLDER);
     if keys.exists() { fs::remove_dir_all(keys) } else { Ok(()) }
-}
-
-fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
-    fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?.write_all(content)
 }
 
 fn configuration(options: &Options) -> String {

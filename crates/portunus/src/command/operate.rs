@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::control::Control;
-use super::explain::shown;
-use super::show::fail;
+use super::show::{fail, items, text};
 
 /// `portunus drain`.
 #[derive(Debug, clap::Args)]
@@ -134,7 +133,7 @@ pub fn drain(command: &DrainCommand) -> ExitCode {
         Err(problem) => return fail(&problem),
     };
     loop {
-        let left: u64 = servers(&account).map(|server| number(server, "in_flight")).sum();
+        let left: u64 = items(&account, "/servers").map(|server| number(server, "in_flight")).sum();
         let is_over = until.is_none_or(|until| Instant::now() >= until);
         if left == 0 || is_over {
             print(&account, *json);
@@ -156,16 +155,16 @@ pub fn drain(command: &DrainCommand) -> ExitCode {
 
 /// A server that was drained, in a view of the upstreams, as if it were drained just now.
 fn still_drained(view: &Value, name: &str, upstream: Option<&str>) -> Result<Value, String> {
-    let text = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let said = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let mut found = Vec::new();
-    for group in view.get("upstreams").and_then(Value::as_array).into_iter().flatten() {
-        let group_name = text(group, "name");
+    for group in items(view, "/upstreams") {
+        let group_name = said(group, "name");
         if upstream.is_some_and(|upstream| upstream != group_name) {
             continue;
         }
-        let is_there = |server: &&Value| text(server, "server") == name && server.get("absent").is_none();
-        for server in servers(group).filter(is_there) {
-            if text(server, "state") != "drained" {
+        let is_there = |server: &&Value| said(server, "server") == name && server.get("absent").is_none();
+        for server in items(group, "/servers").filter(is_there) {
+            if said(server, "state") != "drained" {
                 return Err(format!(
                     "`{name}` of upstream `{group_name}` is no longer drained: somebody has undone it"
                 ));
@@ -197,7 +196,7 @@ pub fn weigh(command: &WeightCommand) -> ExitCode {
 pub fn maintain(command: &MaintenanceCommand) -> ExitCode {
     let body = json!({ "policy": command.policy, "on": command.switch == Switch::On });
     finish(command.control.change("maintenance", &body), |account| {
-        let policy = shown(account.get("policy").and_then(Value::as_str).unwrap_or_default().as_bytes());
+        let policy = text(account, "/policy");
         match (command.json, command.switch, account.get("closed").and_then(Value::as_bool)) {
             (true, ..) => say!("{account:#}"),
             (_, Switch::On, _) => say!("{policy}: maintenance; requests are answered 503"),
@@ -226,10 +225,6 @@ fn finish(outcome: Result<Value, String>, print: impl FnOnce(&Value)) -> ExitCod
     }
 }
 
-fn servers(account: &Value) -> impl Iterator<Item = &Value> {
-    account.get("servers").and_then(Value::as_array).into_iter().flatten()
-}
-
 fn number(value: &Value, name: &str) -> u64 {
     value.get(name).and_then(Value::as_u64).unwrap_or_default()
 }
@@ -239,10 +234,10 @@ fn print(account: &Value, json: bool) {
         say!("{account:#}");
         return;
     }
-    for server in servers(account) {
-        let text = |name: &str| shown(server.get(name).and_then(Value::as_str).unwrap_or_default().as_bytes());
-        let (weight, left) = (number(server, "weight"), number(server, "in_flight"));
-        say!("{} {}: {}, weight {weight}, {left} under way", text("upstream"), text("server"), text("state"));
+    for server in items(account, "/servers") {
+        let [upstream, name, state, weight, left] =
+            ["/upstream", "/server", "/state", "/weight", "/in_flight"].map(|path| text(server, path));
+        say!("{upstream} {name}: {state}, weight {weight}, {left} under way");
     }
 }
 

@@ -71,22 +71,21 @@ fn prepare(folder: &Path, address: SocketAddr) -> io::Result<()> {
     let ip = address.ip().to_string();
     let names = ["localhost", "127.0.0.1", "::1", &ip];
     let pair = authority.issue(&names, KeyType::Ecdsa, Purpose::Server).map_err(io::Error::other)?;
-    let together = format!("{}{}", pair.certificate_pem, *pair.key_pem);
     write_new(&folder.join(PAGE_FILE), 0o644, PAGE)?;
     write_new(&folder.join(CA_FILE), 0o644, &authority.certificate_pem())?;
-    write_new(&keys.join(KEY_FILE), 0o600, &together)?;
+    write_new(&keys.join(KEY_FILE), 0o600, &pair.in_one_file())?;
     write_new(&folder.join(CONFIG_FILE), 0o644, &configuration(address))
 }
 
 /// Whoever else can write to the folder could have it serve other files, or other things than its user wants.
 fn reject_shared(folder: &Path) -> io::Result<()> {
     let found = fs::metadata(folder)?;
-    let is_ours = found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o022 == 0;
+    let is_ours = found.uid() == net::process::effective_user() && found.mode() & 0o022 == 0;
     if is_ours { Ok(()) } else { Err(io::Error::other("others can write to that folder")) }
 }
 
 /// Never writes over a file, nor through a link.
-fn write_new(path: &Path, mode: u32, content: &str) -> io::Result<()> {
+pub(super) fn write_new(path: &Path, mode: u32, content: &str) -> io::Result<()> {
     let opened = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     opened.and_then(|mut file| file.write_all(content.as_bytes())).map_err(named)

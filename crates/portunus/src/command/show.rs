@@ -45,7 +45,7 @@ pub fn fail(problem: &str) -> ExitCode {
 }
 
 /// Text, number or flag of a member, by a path such as `/requests/total`, as it is shown; `-` where there is none.
-fn text(value: &Value, path: &str) -> String {
+pub(super) fn text(value: &Value, path: &str) -> String {
     match value.pointer(path) {
         None | Some(Value::Null) => "-".to_owned(),
         Some(Value::String(text)) => shown(text.as_bytes()).to_string(),
@@ -54,7 +54,8 @@ fn text(value: &Value, path: &str) -> String {
     }
 }
 
-fn items<'v>(value: &'v Value, path: &str) -> impl Iterator<Item = &'v Value> {
+/// The items of a member that is a list; none where there is none.
+pub(super) fn items<'v>(value: &'v Value, path: &str) -> impl Iterator<Item = &'v Value> {
     value.pointer(path).and_then(Value::as_array).into_iter().flatten()
 }
 
@@ -152,21 +153,18 @@ fn span(seconds: u64) -> String {
 }
 
 fn servers(upstreams: &Value) -> String {
-    let rows = items(upstreams, "/upstreams").flat_map(|upstream| {
-        items(upstream, "/servers").map(|server| {
-            ["/server", "/state", "/weight", "/in_flight", "/requests", "/failures"]
-                .map(|path| match (path, server.pointer("/absent").and_then(Value::as_bool)) {
-                    ("/state", Some(true)) if text(server, path) == "drained" => "drained, absent".to_owned(),
-                    _ => text(server, path),
-                })
-                .into_iter()
-                .fold(vec![text(upstream, "/name")], |mut row, cell| {
-                    row.push(cell);
-                    row
-                })
-        })
-    });
-    let rows = rows.filter_map(|row| <[String; 7]>::try_from(row).ok());
+    let row = |upstream: &Value, server: &Value| {
+        let is_absent = server.pointer("/absent").and_then(Value::as_bool) == Some(true);
+        let state = match text(server, "/state") {
+            state if is_absent && state == "drained" => "drained, absent".to_owned(),
+            state => state,
+        };
+        let [weight, active, requests, failures] =
+            ["/weight", "/in_flight", "/requests", "/failures"].map(|path| text(server, path));
+        [text(upstream, "/name"), text(server, "/server"), state, weight, active, requests, failures]
+    };
+    let rows = items(upstreams, "/upstreams")
+        .flat_map(|upstream| items(upstream, "/servers").map(move |server| row(upstream, server)));
     table(["UPSTREAM", "SERVER", "STATE", "WEIGHT", "ACTIVE", "REQUESTS", "FAILED"], rows)
 }
 

@@ -10,14 +10,14 @@ use proxy::upstream::{Group, Operated};
 use serde_json::{Value, json};
 
 use super::{Edge, views};
-use crate::admin::{Change, Refusal};
+use crate::admin::{Change, Rejection};
 
 impl Edge {
     /// Changes something; gives what is so now.
-    pub(super) fn apply(&self, change: &Change) -> Result<Value, Refusal> {
+    pub(super) fn apply(&self, change: &Change) -> Result<Value, Rejection> {
         match change {
             Change::LogLevel { level, lasts } => {
-                telemetry::set_level_for(level, *lasts).map_err(|error| Refusal::Invalid(error.to_string()))?;
+                telemetry::set_level_for(level, *lasts).map_err(|error| Rejection::Invalid(error.to_string()))?;
                 tracing::warn!(log_level = level, seconds = lasts.as_secs(), "an operator: log level for a while");
                 Ok(json!({ "level": level, "seconds": lasts.as_secs() }))
             }
@@ -53,7 +53,7 @@ impl Edge {
         server: &str,
         upstream: Option<&str>,
         change: impl Fn(&mut Operated),
-    ) -> Result<(Value, bool), Refusal> {
+    ) -> Result<(Value, bool), Rejection> {
         self.server.between_reloads(|generation| operate(generation, server, upstream, change))
     }
 }
@@ -64,7 +64,7 @@ fn operate(
     name: &str,
     upstream: Option<&str>,
     change: impl Fn(&mut Operated),
-) -> Result<(Value, bool), Refusal> {
+) -> Result<(Value, bool), Rejection> {
     let is_new = Cell::new(false);
     let change = |operated: &mut Operated| {
         let before = *operated;
@@ -92,30 +92,30 @@ fn operate(
     }
     if servers.is_empty() {
         let place = upstream.map_or("any upstream".to_owned(), |upstream| format!("upstream `{upstream}`"));
-        return Err(Refusal::Unknown(format!("{place} has no server `{name}`; `portunus status` lists them")));
+        return Err(Rejection::Unknown(format!("{place} has no server `{name}`; `portunus status` lists them")));
     }
     Ok((json!({ "servers": servers }), is_new.get()))
 }
 
 /// Turns the switches of `maintenance` policies.
-fn maintain(generation: &Generation, policy: Option<&str>, on: bool) -> Result<Value, Refusal> {
+fn maintain(generation: &Generation, policy: Option<&str>, on: bool) -> Result<Value, Rejection> {
     let switches = generation.policies.named_switches();
     let names: Vec<&str> = switches.iter().map(|(name, _)| *name).collect();
     let wanted = match (policy, &names[..]) {
         (Some(policy), _) => policy,
         (None, [only]) => only,
         (None, []) => {
-            return Err(Refusal::Unknown("there is no policy with `maintenance` in the configuration".to_owned()));
+            return Err(Rejection::Unknown("there is no policy with `maintenance` in the configuration".to_owned()));
         }
         (None, several) => {
-            return Err(Refusal::Invalid(format!(
+            return Err(Rejection::Invalid(format!(
                 "there are several policies with `maintenance`; name one of {}",
                 several.join(", ")
             )));
         }
     };
     let Some((name, switch)) = switches.iter().find(|(name, _)| *name == wanted) else {
-        return Err(Refusal::Unknown(format!("there is no policy `{wanted}` with `maintenance`")));
+        return Err(Rejection::Unknown(format!("there is no policy `{wanted}` with `maintenance`")));
     };
     if switch.order(on) {
         tracing::warn!(policy = name, on, "an operator: maintenance");

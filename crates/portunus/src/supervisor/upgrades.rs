@@ -8,7 +8,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 use super::handover::{Belongings, Handover};
-use crate::admin::{Change, Operable, Refusal, UpgradeRequest, View};
+use crate::admin::{Change, Operable, Rejection, UpgradeRequest, View};
 use crate::systemd;
 
 /// The number of the process that serves now, or why there is none.
@@ -32,9 +32,9 @@ impl Turns {
     }
 
     /// The turn of a change by an operator, for as long as it is kept.
-    fn for_change(&self) -> Result<OwnedRwLockReadGuard<()>, Refusal> {
+    fn for_change(&self) -> Result<OwnedRwLockReadGuard<()>, Rejection> {
         let problem = "an upgrade is under way; try again when it is over";
-        Arc::clone(&self.0).try_read_owned().map_err(|_| Refusal::Busy(problem.to_owned()))
+        Arc::clone(&self.0).try_read_owned().map_err(|_| Rejection::Busy(problem.to_owned()))
     }
 
     fn for_upgrade(&self) -> Result<OwnedRwLockWriteGuard<()>, Vec<String>> {
@@ -60,7 +60,7 @@ impl Operable for InTurn {
         self.role.totals()
     }
 
-    fn change(&self, change: &Change) -> Result<Value, Refusal> {
+    fn change(&self, change: &Change) -> Result<Value, Rejection> {
         let _turn = match change {
             Change::LogLevel { .. } => None,
             Change::Drain { .. } | Change::Weight { .. } | Change::Maintenance { .. } => Some(self.turns.for_change()?),

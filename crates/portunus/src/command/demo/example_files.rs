@@ -7,7 +7,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use keystore::dev_ca::{DevCa, IssuedPair, Purpose};
+use keystore::dev_ca::{DevCa, Purpose};
 use keystore::edit::{self, AddOptions, NewPair};
 use keystore::{Location, Password};
 use tls::KeyType;
@@ -39,7 +39,7 @@ pub(super) fn write(folder: &Path) -> Result<(), String> {
     let put = |name: &str, content: &str| place(&folder.join(name), content);
     for (file, names) in SITES {
         let pair = ca.issue(names, KeyType::Ecdsa, Purpose::Server).map_err(failed)?;
-        put(&format!("certs/{file}.pem"), &together(&pair))?;
+        put(&format!("certs/{file}.pem"), &pair.in_one_file())?;
         put(&format!("chains/{file}.pem"), &pair.certificate_pem)?;
         put(&format!("key-server/keys/{file}.key"), &pair.key_pem)?;
     }
@@ -58,10 +58,6 @@ pub(super) fn write(folder: &Path) -> Result<(), String> {
     put("partners.crl", &ca.empty_revocation_list().map_err(failed)?)?;
     put("names.password", "for-the-example-only\n")?;
     pkcs12(folder)
-}
-
-fn together(pair: &IssuedPair) -> String {
-    format!("{}{}", pair.certificate_pem, *pair.key_pem)
 }
 
 /// The sites again, in one PKCS#12 file.
