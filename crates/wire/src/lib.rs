@@ -1,8 +1,8 @@
-//! Bytes to values and back: HTTP/1 heads and chunks, request targets, ClientHello and JA4, keyless frames, PROXY
+//! Bytes to values and back: HTTP/1 heads and chunks, frames and field sections of HTTP/3, request targets, ClientHello and JA4, keyless frames, PROXY
 //! protocol, Envoy's messages to authorization services and external processors, frames of WebSockets.
 //!
 //! Owns every parser that reads a peer's bytes. Does no I/O, keeps no clock, spawns nothing, and never
-//! panics on input. Ruled by RFC 9110, RFC 9112, RFC 3986, RFC 8446 §4.1.2 and
+//! panics on input. Ruled by RFC 9110, RFC 9112, RFC 9114, RFC 9204, RFC 3986, RFC 8446 §4.1.2 and
 //! HAProxy's PROXY protocol, versions 1 and 2.
 //!
 //! ```

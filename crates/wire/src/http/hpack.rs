@@ -5,7 +5,7 @@
 //! decoded, so that its table and ours stay in step. Owns a shadow of the peer's dynamic table: of each entry only its size and what these
 //! questions need. Text is decoded only where it must be looked at.
 
-mod huffman;
+pub(super) mod huffman;
 
 use std::collections::VecDeque;
 
@@ -150,7 +150,7 @@ impl Found {
 const COLON: u8 = 0x5c;
 
 /// Whether an octet may stand in a name that has no colon (RFC 9113 §8.2.1).
-fn is_in_names(octet: u8) -> bool {
+pub(super) fn is_in_names(octet: u8) -> bool {
     octets::is(octet, TOKEN) && !octet.is_ascii_uppercase()
 }
 
@@ -591,7 +591,7 @@ fn write_letters(len: usize, out: &mut Vec<u8>) {
 }
 
 /// An integer whose first octet has a prefix of so many bits, and what stands before that.
-fn write_integer(first: u8, prefix: u32, value: usize, out: &mut Vec<u8>) {
+pub(super) fn write_integer(first: u8, prefix: u32, value: usize, out: &mut Vec<u8>) {
     let most = (1_usize << prefix) - 1;
     if value < most {
         return out.push(first | value as u8);
@@ -636,7 +636,7 @@ impl<'b> Text<'b> {
 }
 
 /// An integer whose first octet has a prefix of so many bits (RFC 7541 §5.1), and what is behind it.
-fn integer(block: &[u8], prefix: u32) -> Result<(usize, &[u8]), BrokenBlock> {
+pub(super) fn integer(block: &[u8], prefix: u32) -> Result<(usize, &[u8]), BrokenBlock> {
     let (&first, mut rest) = block.split_first().ok_or(BrokenBlock)?;
     let most = (1_usize << prefix) - 1;
     let mut value = usize::from(first) & most;

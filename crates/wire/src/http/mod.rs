@@ -1,4 +1,4 @@
-//! HTTP messages as values (RFC 9110), and their HTTP/1 form (RFC 9112).
+//! HTTP messages as values (RFC 9110), and their forms of HTTP/1 (RFC 9112) and HTTP/3 (RFC 9114).
 //!
 //! Owns the modules below and nothing of its own. Does no I/O and knows no route, policy or contract.
 
@@ -11,7 +11,9 @@ pub mod head;
 pub mod hop;
 pub mod hpack;
 pub mod http1;
+pub mod http3;
 pub mod percent;
+pub mod qpack;
 pub mod quality;
 pub mod target;
 

@@ -9,6 +9,7 @@ mod envoy;
 mod hello_records;
 mod hpack;
 mod http1;
+mod http3;
 mod ja4;
 mod keyless;
 mod proxy_protocol;
@@ -23,6 +24,7 @@ pub use envoy::envoy;
 pub use hello_records::hello_records;
 pub use hpack::hpack;
 pub use http1::{http1_request, http1_response};
+pub use http3::{http3, qpack};
 pub use ja4::ja4;
 pub use keyless::keyless;
 pub use proxy_protocol::proxy_protocol;
@@ -35,7 +37,7 @@ pub use websocket::check as websocket;
 pub type Check = fn(&[u8]);
 
 /// Every parser by the name of its fuzz target and corpus folder.
-pub const ALL: [(&str, Check); 14] = [
+pub const ALL: [(&str, Check); 16] = [
     ("websocket", websocket),
     ("http1_request", http1_request),
     ("http1_response", http1_response),
@@ -48,6 +50,8 @@ pub const ALL: [(&str, Check); 14] = [
     ("keyless", keyless),
     ("hello_records", hello_records),
     ("hpack", hpack),
+    ("http3", http3),
+    ("qpack", qpack),
     ("proxy_protocol", proxy_protocol),
     ("simple_proxy", simple_proxy),
 ];

@@ -135,8 +135,9 @@ fn each(bytes: &[u8], mut take: impl FnMut(u8)) -> Result<(), BrokenBlock> {
         let level = LEVELS.iter().find(|level| top < level.bound).ok_or(BrokenBlock);
         let length = level.as_ref().map_or(30, |level| level.length);
         if length > bits {
-            // Padding is shorter than an octet.
-            return if bits < 8 { Ok(()) } else { Err(BrokenBlock) };
+            // Padding is shorter than an octet, and the beginning of the code that no text has.
+            let is_padding = bits < 8 && window | (u64::MAX >> bits) == u64::MAX;
+            return if is_padding { Ok(()) } else { Err(BrokenBlock) };
         }
         if length == 30 && top >> 2 == END_OF_TEXT {
             return Err(BrokenBlock);
@@ -159,9 +160,16 @@ pub(super) fn measure(bytes: &[u8], is_good: impl Fn(u8) -> bool) -> Result<(usi
 
 /// Decodes a text.
 pub(super) fn decode(bytes: &[u8]) -> Result<Vec<u8>, BrokenBlock> {
-    let mut text = Vec::with_capacity(bytes.len() * 8 / 5);
-    each(bytes, |symbol| text.push(symbol))?;
+    let mut text = Vec::new();
+    decode_into(bytes, &mut text)?;
     Ok(text)
+}
+
+/// Appends what a text says. On an error, what was appended is of no use.
+pub(in crate::http) fn decode_into(bytes: &[u8], out: &mut Vec<u8>) -> Result<(), BrokenBlock> {
+    // No code is shorter than five bits.
+    out.reserve(bytes.len() * 8 / 5);
+    each(bytes, |symbol| out.push(symbol))
 }
 
 #[cfg(test)]
@@ -239,7 +247,8 @@ mod tests {
         let coded = [0xf1, 0xe3, 0xc2, 0xe5, 0xf2, 0x3a, 0x6b, 0xa0, 0xab, 0x90, 0xf4, 0xff];
         assert_eq!(decode(&coded), Ok(b"www.example.com".to_vec()));
         assert_eq!(measure(&coded, |octet| octet != b'#'), Ok((15, true)));
-        for broken in [&[0xff][..], &[0xff, 0xff], &[0xff, 0xff, 0xff, 0xff]] {
+        // Padding of zeros, and with one zero in it.
+        for broken in [&[0xff][..], &[0xff, 0xff], &[0xff, 0xff, 0xff, 0xff], &[0x00], &[0x1e], &[0x1b]] {
             assert_eq!(decode(broken), Err(BrokenBlock), "{broken:?}");
             assert_eq!(measure(broken, |_| true), Err(BrokenBlock), "{broken:?}");
         }
