@@ -142,8 +142,7 @@ pub fn page(server: &str, path: &str) -> Result<Option<String>, String> {
         Ok(address) => TcpStream::connect_timeout(&address, TIMEOUT)
             .and_then(|stream| stream.set_read_timeout(Some(TIMEOUT)).map(|()| stream))
             .and_then(|stream| exchange(stream, "GET", path, None)),
-        Err(_) => connect(Path::new(server))
-            .and_then(|stream| exchange(stream, "GET", path, None)),
+        Err(_) => connect(Path::new(server)).and_then(|stream| exchange(stream, "GET", path, None)),
     };
     let asked = asked.map_err(|error| {
         format!("cannot ask the server at {server}: {error}; name its admin socket (`run --control`) or its `admin` listener with --admin")
