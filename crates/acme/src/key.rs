@@ -92,7 +92,7 @@ impl Held {
 
 /// The first certificate in a file of ours, if it is for what is wanted now.
 pub fn held(wanted: &Wanted, text: &[u8]) -> Option<Held> {
-    let der = certificates(text).ok()?.into_iter().next()?;
+    let der = first_certificate(text)?;
     let leaf = Certificate::from_der(&der).ok()?;
     check_names(wanted, &leaf).ok()?;
     Some(Held::of(&leaf, &der))
@@ -141,6 +141,11 @@ fn check_names(wanted: &Wanted, leaf: &Certificate) -> Result<(), String> {
         return Ok(());
     }
     Err("the certificate has other names than were ordered".to_owned())
+}
+
+/// The first certificate in a text, as DER.
+pub fn first_certificate(text: &[u8]) -> Option<Vec<u8>> {
+    certificates(text).ok()?.into_iter().next()
 }
 
 fn certificates(text: &[u8]) -> Result<Vec<Vec<u8>>, String> {

@@ -10,13 +10,15 @@ use std::time::{Duration, SystemTime};
 
 use config::{AcmeConfig, ChallengeKind};
 use instant_acme::{
-    AuthorizationHandle, AuthorizationStatus, CertificateIdentifier, ChallengeStatus, Error, NewOrder, Order,
-    OrderStatus, RetryPolicy,
+    AuthorizationHandle, AuthorizationStatus, CertificateIdentifier, ChallengeStatus, Error, Identifier, NewOrder,
+    Order, OrderStatus, RetryPolicy,
 };
 use proxy::challenges::{Challenges, Published};
 
 use crate::authority::{Authority, explain, explain_problem, patiently};
 use crate::client::shown;
+use crate::dns::{TxtRecord, Zones};
+use crate::internal;
 use crate::key::{self, Held};
 use crate::proof;
 use crate::storage::{Begun, Record, Storage};
@@ -44,6 +46,8 @@ pub struct Job {
     pub challenges: Arc<Challenges>,
     /// How names are proved, the preferred way first.
     pub kinds: Vec<ChallengeKind>,
+    /// Who sets records in the DNS.
+    pub zones: Option<Zones>,
     /// What it takes the place of.
     pub replaces: Option<CertificateIdentifier<'static>>,
 }
@@ -90,6 +94,13 @@ impl Job {
     /// Orders the certificate from one authority after the other. What is known of it is on disk at the end, whatever that is.
     pub async fn run(self, mut record: Record) -> (Result<Issued, String>, Vec<Attempt>, Record) {
         let mut attempts = Vec::new();
+        if self.acme.is_internal {
+            let problem = match self.issue_internally().await {
+                Ok(held) => return self.issued(held, internal::NAME, internal::NAME, attempts).await,
+                Err(problem) => problem,
+            };
+            attempts.push(Attempt { authority: internal::NAME.to_owned(), problem: Some(problem) });
+        }
         for authority in &self.authorities {
             let host = &authority.config.host;
             if let Some(until) = authority.pause(SystemTime::now()) {
@@ -102,21 +113,17 @@ impl Job {
                 Ok(outcome) => outcome,
                 Err(_) => Err(format!("no certificate in {limit:?}").into()),
             };
+            self.clean_up(&mut record).await;
             record.unproved += u32::from(outcome.as_ref().is_err_and(|problem| problem.is_unproved));
             let problem = outcome.as_ref().err().map(|problem| problem.text.clone());
             if let Some(problem) = &problem {
                 let (keystore, names) = (&self.keystore, self.wanted.shown());
                 tracing::warn!(keystore, names, authority = host, "not issued by this authority: {problem}");
             }
-            attempts.push(Attempt { authority: host.clone(), problem });
             if let Ok(held) = outcome {
-                let url = authority.config.url.clone();
-                record = Record { issued_by: Some(url.clone()), ..Record::default() };
-                let kept = self.keep_record(&record).await;
-                // The certificate is there; what is lost is who issued it.
-                kept.unwrap_or_else(|problem| tracing::warn!("{problem}"));
-                return (Ok(Issued { held, authority: (host.clone(), url) }), attempts, record);
+                return self.issued(held, host, &authority.config.url, attempts).await;
             }
+            attempts.push(Attempt { authority: host.clone(), problem });
         }
         let problems =
             attempts.iter().filter_map(|attempt| Some(format!("{}: {}", attempt.authority, attempt.problem.as_ref()?)));
@@ -130,6 +137,32 @@ impl Job {
         (Err(problem), attempts, record)
     }
 
+    /// What a certificate that is there leaves behind.
+    async fn issued(
+        &self,
+        held: Held,
+        host: &str,
+        url: &str,
+        mut attempts: Vec<Attempt>,
+    ) -> (Result<Issued, String>, Vec<Attempt>, Record) {
+        attempts.push(Attempt { authority: host.to_owned(), problem: None });
+        let record = Record { issued_by: Some(url.to_owned()), ..Record::default() };
+        let kept = self.keep_record(&record).await;
+        // The certificate is there; what is lost is who issued it.
+        kept.unwrap_or_else(|problem| tracing::warn!("{problem}"));
+        (Ok(Issued { held, authority: (host.to_owned(), url.to_owned()) }), attempts, record)
+    }
+
+    /// Has it issued by the CA in the folder.
+    async fn issue_internally(&self) -> Result<Held, String> {
+        let (storage, wanted) = (self.storage.clone(), self.wanted.clone());
+        let issued = tokio::task::spawn_blocking(move || {
+            let (text, held) = internal::issue(&storage, &wanted)?;
+            storage.keep(&wanted, &text).map(|()| held)
+        });
+        issued.await.unwrap_or_else(|error| Err(error.to_string()))
+    }
+
     async fn order_from(&self, authority: &Authority, record: &mut Record) -> Result<Held, Problem> {
         let account = authority.account().await?;
         let mut order = match self.begun(authority, &account, record).await {
@@ -139,7 +172,7 @@ impl Job {
         let Some(key) = record.order.as_ref().map(|begun| begun.key.clone()) else {
             return Err("the key of the order is not there".to_owned().into());
         };
-        let published = match self.authorize(&mut order, record.unproved).await {
+        let published = match self.authorize(&mut order, record).await {
             Ok(published) => published,
             Err(problem) => {
                 record.order = None;
@@ -246,8 +279,15 @@ impl Job {
         kept.unwrap_or_else(|error| Err(error.to_string()))
     }
 
-    /// Proves all that is not proved yet. The proofs are there for as long as what is given back.
-    async fn authorize(&self, order: &mut Order, unproved: u32) -> Result<Vec<Published>, String> {
+    /// Removes from the DNS what was set there, also by a process before this one.
+    async fn clean_up(&self, record: &mut Record) {
+        if let (Some(txt), Some(zones)) = (record.txt.take(), &self.zones) {
+            zones.remove(&txt).await;
+        }
+    }
+
+    /// Proves all that is not proved yet. The proofs are there for as long as what is given back; what stands in the DNS is noted.
+    async fn authorize(&self, order: &mut Order, record: &mut Record) -> Result<Vec<Published>, String> {
         let mut published = Vec::new();
         if order.state().status != OrderStatus::Pending {
             return Ok(published);
@@ -262,7 +302,7 @@ impl Job {
         // All of them were fetched.
         while let Some(authorization) = authorizations.next().await {
             let mut authorization = authorization.map_err(|error| explain(&error))?;
-            published.extend(self.prove(&mut authorization, unproved).await?);
+            published.extend(self.prove(&mut authorization, record).await?);
         }
         Ok(published)
     }
@@ -270,7 +310,7 @@ impl Job {
     async fn prove<'a>(
         &self,
         authorization: &'a mut AuthorizationHandle<'a>,
-        unproved: u32,
+        record: &mut Record,
     ) -> Result<Option<Published>, String> {
         let asked = authorization.identifier();
         let (identifier, wildcard) = (asked.identifier.clone(), asked.wildcard);
@@ -285,10 +325,11 @@ impl Job {
         }
         let offered = |kind: &&ChallengeKind| {
             let wanted = proof::type_of(**kind);
-            proof::can_prove(**kind, wildcard) && authorization.challenges.iter().any(|one| one.r#type == wanted)
+            proof::can_prove(**kind, &identifier, wildcard)
+                && authorization.challenges.iter().any(|one| one.r#type == wanted)
         };
         let usable: Vec<ChallengeKind> = self.kinds.iter().filter(offered).copied().collect();
-        let Some(kind) = usable.get(unproved as usize % usable.len().max(1)).copied() else {
+        let Some(kind) = usable.get(record.unproved as usize % usable.len().max(1)).copied() else {
             return Err(format!("the authority offers no challenge for {name} that is in `challenges`"));
         };
         let Some(mut challenge) = authorization.challenge(proof::type_of(kind)) else {
@@ -298,14 +339,32 @@ impl Job {
             return Err(format!("the token of the challenge for {name} is malformed: {}", shown(&challenge.token)));
         }
         let key_authorization = challenge.key_authorization();
-        let proof = (challenge.token.as_str(), &key_authorization);
-        let published = proof::publish(&self.challenges, kind, &identifier, proof)?;
+        let published = match (kind, &identifier) {
+            (ChallengeKind::Dns01, Identifier::Dns(host)) => {
+                self.set_txt(TxtRecord::new(&host.to_ascii_lowercase(), key_authorization.dns_value()), record).await?;
+                None
+            }
+            _ => {
+                let proof = (challenge.token.as_str(), &key_authorization);
+                Some(proof::publish(&self.challenges, kind, &identifier, proof)?)
+            }
+        };
         tracing::debug!(name, challenge = kind.name(), "challenge published");
         // One of an order that was begun before may be under way.
         if challenge.status == ChallengeStatus::Pending {
             patiently!(challenge.set_ready()).map_err(|error| format!("{}: {}", kind.name(), explain(&error)))?;
         }
-        Ok(Some(published))
+        Ok(published)
+    }
+
+    /// Sets a record in the DNS, after noting it on disk: whoever goes on with the order removes it.
+    async fn set_txt(&self, txt: TxtRecord, record: &mut Record) -> Result<(), String> {
+        let Some(zones) = &self.zones else { return Err("nothing says how records are set".to_owned()) };
+        if let Some(before) = record.txt.replace(txt.clone()).filter(|before| *before != txt) {
+            zones.remove(&before).await;
+        }
+        self.keep_record(record).await?;
+        zones.set(&txt).await
     }
 
     /// Waits until all is proved, sends the request, and waits for the chain.

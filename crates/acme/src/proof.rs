@@ -17,12 +17,13 @@ pub fn type_of(kind: ChallengeKind) -> ChallengeType {
     match kind {
         ChallengeKind::TlsAlpn01 => ChallengeType::TlsAlpn01,
         ChallengeKind::Http01 => ChallengeType::Http01,
+        ChallengeKind::Dns01 => ChallengeType::Dns01,
     }
 }
 
 /// Whether an identifier can be proved this way.
-pub fn can_prove(kind: ChallengeKind, wildcard: bool) -> bool {
-    !wildcard || kind.proves_wildcards()
+pub fn can_prove(kind: ChallengeKind, identifier: &Identifier, wildcard: bool) -> bool {
+    (!wildcard || kind.proves_wildcards()) && (matches!(identifier, Identifier::Dns(_)) || kind.proves_addresses())
 }
 
 /// Whether a token is one (RFC 8555 §8.1): the alphabet of base64url, and no more of it than makes sense.
@@ -31,7 +32,7 @@ pub fn is_token(token: &str) -> bool {
     (1..=MAX_TOKEN_BYTES).contains(&token.len()) && token.bytes().all(is_plain)
 }
 
-/// Shows that a name is ours, until what is given back is dropped.
+/// Shows that a name is ours to whoever connects to us, until what is given back is dropped.
 ///
 /// # Errors
 /// Why it cannot be shown.
@@ -41,18 +42,14 @@ pub fn publish(
     identifier: &Identifier,
     (token, authorization): (&str, &KeyAuthorization),
 ) -> Result<Published, String> {
-    match kind {
-        ChallengeKind::Http01 => Ok(challenges.respond(token, authorization.as_str())),
-        ChallengeKind::TlsAlpn01 => {
-            let (name, server_name) = match identifier {
-                Identifier::Dns(name) => (name.clone(), name.to_ascii_lowercase()),
-                Identifier::Ip(address) => (address.to_string(), reverse_name(*address)),
-                _ => return Err("the authority asks for something else than a name or an address".to_owned()),
-            };
-            let identity = key::proof(&name, authorization.digest().as_ref())?;
-            Ok(challenges.present(&server_name, identity))
-        }
-    }
+    let (name, server_name) = match (kind, identifier) {
+        (ChallengeKind::Http01, _) => return Ok(challenges.respond(token, authorization.as_str())),
+        (ChallengeKind::TlsAlpn01, Identifier::Dns(name)) => (name.clone(), name.to_ascii_lowercase()),
+        (ChallengeKind::TlsAlpn01, Identifier::Ip(address)) => (address.to_string(), reverse_name(*address)),
+        _ => return Err("the authority asks for something else than a name or an address".to_owned()),
+    };
+    let identity = key::proof(&name, authorization.digest().as_ref())?;
+    Ok(challenges.present(&server_name, identity))
 }
 
 /// The server name by which an address is asked for (RFC 8738 §6).

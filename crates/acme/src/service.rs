@@ -18,6 +18,8 @@ use tokio::time::MissedTickBehavior;
 
 use crate::authority::Authority;
 use crate::client::Client;
+use crate::dns::Zones;
+use crate::internal;
 use crate::key::Held;
 use crate::order::{Attempt, Issued, Job};
 use crate::schedule::{self, Validity, Window};
@@ -97,7 +99,9 @@ struct Keeper {
     lock: Option<Lock>,
     authorities: Vec<Rc<Authority>>,
     kinds: Vec<ChallengeKind>,
+    zones: Option<Zones>,
     entries: BTreeMap<Wanted, Entry>,
+    has_said_whom_to_trust: bool,
 }
 
 /// What is known of one certificate.
@@ -152,6 +156,7 @@ impl Running {
                     storage: keeper.storage.clone(),
                     challenges: Arc::clone(challenges),
                     kinds: keeper.kinds.clone(),
+                    zones: keeper.zones.clone(),
                     replaces: keeper.entries.get(&wanted).and_then(|entry| entry.held.as_ref()?.identifier()),
                 };
                 let (sender, keystore) = (self.sender.clone(), name.clone());
@@ -192,10 +197,12 @@ impl Running {
         };
         Keeper {
             acme: Arc::clone(acme),
+            has_said_whom_to_trust: false,
             problem: None,
             lock: None,
             authorities: acme.authorities.iter().map(authority).collect(),
             kinds,
+            zones: acme.dns.clone().map(|dns| Zones::new(dns, Arc::clone(&self.generations))),
             entries: wanted::of(acme).into_iter().map(|wanted| (wanted, Entry::default())).collect(),
             storage,
         }
@@ -207,9 +214,8 @@ impl Running {
         for attempt in &attempts {
             self.reporter.certificate_ordered(&keystore, &attempt.authority, attempt.problem.is_none());
         }
-        let Some(entry) = self.keepers.get_mut(&keystore).and_then(|keeper| keeper.entries.get_mut(&wanted)) else {
-            return;
-        };
+        let Some(keeper) = self.keepers.get_mut(&keystore) else { return };
+        let Some(entry) = keeper.entries.get_mut(&wanted) else { return };
         entry.running = None;
         entry.record = record;
         entry.point = fastrand::f64();
@@ -218,8 +224,9 @@ impl Running {
             Ok(issued) => {
                 let until = keystore::date::date(issued.held.validity.not_after);
                 let authority = &issued.authority.0;
-                tracing::info!(keystore, names, key_type, authority, until, "certificate issued");
                 entry.replace(issued.held);
+                tracing::info!(keystore, names, key_type, authority, until, "certificate issued");
+                keeper.say_whom_to_trust(&keystore);
             }
             Err(problem) => {
                 let kept = entry.held.is_some();
@@ -280,6 +287,16 @@ impl Running {
 }
 
 impl Keeper {
+    /// Logs, once, where the certificate of a CA of our own is.
+    fn say_whom_to_trust(&mut self, keystore: &str) {
+        if !self.acme.is_internal || std::mem::replace(&mut self.has_said_whom_to_trust, true) {
+            return;
+        }
+        let (path, fingerprint) = internal::place(&self.storage);
+        let file = path.display().to_string();
+        tracing::info!(keystore, file, sha256 = fingerprint, "clients must trust this development CA");
+    }
+
     /// Reads what there is: certificates may have been removed, or ordered by another process.
     async fn look(&mut self) {
         let (storage, all) = (self.storage.clone(), self.entries.keys().cloned().collect::<Vec<_>>());
@@ -312,6 +329,9 @@ impl Keeper {
             Ok(Some(lock)) => {
                 self.lock = Some(lock);
                 self.problem = None;
+                if internal::place(&self.storage).1.is_some() {
+                    self.say_whom_to_trust(name);
+                }
                 // Another process may have ordered meanwhile.
                 self.look().await;
                 return true;

@@ -4,6 +4,7 @@
 //! FOLDER/certificates/NAME.TYPE.pem   key and chain, as `portunus keystore` has them: what is served
 //! FOLDER/accounts/HOST-DIGEST.json    our account with an authority, with its key
 //! FOLDER/records/NAME.TYPE.json       an order under way with its key, failures, who issued what is there
+//! FOLDER/ca/{ca.pem,ca.key}           the development CA of `directory: internal`: what to trust, and its key
 //! FOLDER/lock                         held by the process that orders
 //! ```
 //!
@@ -23,6 +24,7 @@ use serde_json::{Value, json};
 use tls::crypto::digest;
 use zeroize::Zeroizing;
 
+use crate::dns::TxtRecord;
 use crate::key::{self, Held};
 use crate::wanted::Wanted;
 
@@ -31,6 +33,9 @@ const MAX_FILE_BYTES: u64 = 256 * 1024;
 
 /// Permission bits that only we may have, and others not: to write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
+
+/// Permission bits of a key that only we may have.
+const READABLE_BY_OTHERS: u32 = 0o077;
 
 /// The folder.
 #[derive(Debug, Clone)]
@@ -57,6 +62,8 @@ pub struct Record {
     pub failed: Option<(SystemTime, String)>,
     /// How often in a row names could not be proved: each time it is done in the next way.
     pub unproved: u32,
+    /// What was set in the DNS and is to be removed.
+    pub txt: Option<TxtRecord>,
 }
 
 /// An order that was begun.
@@ -99,6 +106,49 @@ impl Storage {
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
             Err(error) => Err(unwritable(&path, &error.into())),
         }
+    }
+
+    /// The certificate of the CA of our own.
+    pub fn ca_certificate_path(&self) -> PathBuf {
+        self.folder.join("ca/ca.pem")
+    }
+
+    /// The key of the CA of our own.
+    pub fn ca_key_path(&self) -> PathBuf {
+        self.folder.join("ca/ca.key")
+    }
+
+    /// Certificate and key of the CA of our own; none if it has no key yet.
+    ///
+    /// # Errors
+    /// They are there and cannot be read, or others may read the key.
+    pub fn ca(&self) -> Result<Option<(String, Zeroizing<String>)>, String> {
+        let path = self.ca_key_path();
+        match fs::symlink_metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(unwritable(&path, &error)),
+            Ok(found) if found.mode() & READABLE_BY_OTHERS != 0 => {
+                let place = path.display();
+                return Err(format!(
+                    "{place}: others may read it, and issue what clients of ours trust; `chmod 600 {place}`, or remove it to have a new CA made"
+                ));
+            }
+            Ok(_) => {}
+        }
+        let text =
+            |path: &Path| files::text(path, MAX_FILE_BYTES).map_err(|error| format!("{}: {error}", path.display()));
+        let certificate = text(&self.ca_certificate_path())?;
+        Ok(Some((certificate, Zeroizing::new(text(&path)?))))
+    }
+
+    /// Keeps a CA of our own: the certificate first, since nothing is signed without the key.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn keep_ca(&self, certificate: &str, key: &str) -> Result<(), String> {
+        make_folder(&self.folder.join("ca"), false)?;
+        replace(&self.ca_certificate_path(), certificate.as_bytes())?;
+        replace(&self.ca_key_path(), key.as_bytes())
     }
 
     fn certificate_path(&self, wanted: &Wanted) -> PathBuf {
@@ -190,6 +240,7 @@ impl Record {
             let key = Zeroizing::new(text(order, "key")?);
             Some(Begun { authority: text(order, "authority")?, url: text(order, "url")?, key })
         };
+        let txt = |txt: &Value| Some(TxtRecord { host: text(txt, "host")?, value: text(txt, "value")? });
         let failed_at = value.get("failed_at").and_then(Value::as_u64).map(Duration::from_secs);
         let failed_at = failed_at.and_then(|since| UNIX_EPOCH.checked_add(since));
         Record {
@@ -197,6 +248,7 @@ impl Record {
             order: value.get("order").and_then(begun),
             failures: number("failures"),
             unproved: number("unproved"),
+            txt: value.get("txt").and_then(txt),
             failed: failed_at.map(|at| (at, text(value, "problem").unwrap_or_default())),
         }
     }
@@ -206,6 +258,7 @@ impl Record {
             .order
             .as_ref()
             .map(|begun| json!({ "authority": begun.authority, "url": begun.url, "key": begun.key.as_str() }));
+        let txt = self.txt.as_ref().map(|txt| json!({ "host": txt.host, "value": txt.value }));
         let (failed_at, problem) = self.failed.clone().map_or((None, None), |(at, problem)| {
             (at.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs()), Some(problem))
         });
@@ -214,6 +267,7 @@ impl Record {
             "order": order,
             "failures": self.failures,
             "unproved": self.unproved,
+            "txt": txt,
             "failed_at": failed_at,
             "problem": problem,
         })
@@ -301,6 +355,7 @@ mod tests {
             }),
             failures: 3,
             unproved: 2,
+            txt: Some(TxtRecord::new("www.example.com", "digest".to_owned())),
             failed: Some((UNIX_EPOCH + Duration::from_secs(1_800_000_000), "no".to_owned())),
         };
         assert_eq!(storage.record(&wanted()), Record::default());

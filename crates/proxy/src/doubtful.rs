@@ -61,17 +61,22 @@ fn unreached_challenges(config: &Config) -> Vec<String> {
     let proves = |keystore: &str, kind: ChallengeKind, listener: &ListenerConfig| match kind {
         ChallengeKind::TlsAlpn01 => listener.tls.as_ref().is_some_and(|tls| tls.keystore == keystore),
         ChallengeKind::Http01 => listener.tls.is_none() && listener.reads_requests(),
+        // It connects to nobody.
+        ChallengeKind::Dns01 => true,
     };
     let unreached = config.keystores.values().filter_map(|keystore| {
-        let kinds = &keystore.acme.as_ref()?.challenges;
+        let kinds = &keystore.acme.as_ref().filter(|acme| !acme.is_internal)?.challenges;
         let is_reached = |kind: &ChallengeKind| {
             let mut listeners = config.listeners.iter();
-            listeners.any(|listener| proves(&keystore.name, *kind, listener) && binds(listener, kind.port()))
+            listeners.any(|listener| {
+                proves(&keystore.name, *kind, listener) && kind.port().is_none_or(|port| binds(listener, port))
+            })
         };
         (!kinds.iter().any(is_reached)).then_some((&keystore.name, kinds))
     });
     let text = |(name, kinds): (&String, &Vec<ChallengeKind>)| {
-        let ports: Vec<_> = kinds.iter().map(|kind| format!("port {} ({})", kind.port(), kind.name())).collect();
+        let port = |kind: &ChallengeKind| Some(format!("port {} ({})", kind.port()?, kind.name()));
+        let ports: Vec<_> = kinds.iter().filter_map(port).collect();
         format!(
             "keystore `{name}`: certificate authorities connect to {}, and no listener that could prove a name is bound there; bind one, or forward the port",
             ports.join(" or ")

@@ -3,19 +3,24 @@
 //! Asks nobody, and makes no folder.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use tls::KeyType;
 
 use super::{Build, Fault, Referenced, address, read};
 use crate::model::{
-    AcmeConfig, AuthorityConfig, ChallengeKind, Config, ExternalAccount, HostPattern, ListenerConfig, Service,
+    AcmeConfig, AcmeDnsConfig, AuthorityConfig, ChallengeKind, Config, DnsConfig, DnsUpdateConfig, DnsUpdater,
+    ExternalAccount, HostPattern, ListenerConfig, ServerConfig, Service, TsigKeyConfig, UpstreamConfig,
+    UpstreamProtocol,
 };
 use crate::problem::{Collector, shown};
-use crate::shape::surface::{ACME_DIRECTORY, AcmeOptions};
+use crate::shape::surface::{ACME_DIRECTORY, AcmeOptions, DnsOptions};
 use crate::table::{defaults, setting};
 use crate::yaml::Node;
+
+/// The word for a CA of our own.
+const INTERNAL: &str = "internal";
 
 /// Authorities that are called by a word.
 const AUTHORITIES: [(&str, &str); 4] = [
@@ -34,14 +39,21 @@ impl Build<'_> {
             Some(folder)
         });
         let directories = node.get("directory").map(Node::one_or_many).unwrap_or_default();
+        let is_internal = self.is_internal(node, directories);
+        let directories = if is_internal { &[] } else { directories };
         let authorities: Vec<_> =
             directories.iter().enumerate().filter_map(|(at, node)| self.authority(keystore, at, node)).collect();
-        if !setting::<bool>(node, "accept_terms") {
+        if !is_internal && !setting::<bool>(node, "accept_terms") {
             let at = node.entry("accept_terms").map_or(node.span, |entry| entry.key_span);
             let what = "certificate authorities issue to those who agree to their terms of service";
             self.problems.add(at, what, "read them, then add `accept_terms: true`");
         }
-        let challenges = self.parsed_list(node, "challenges", challenge);
+        let challenges = if is_internal {
+            // Nothing has to be proved, so any name will do.
+            vec![ChallengeKind::TlsAlpn01, ChallengeKind::Dns01]
+        } else {
+            self.parsed_list(node, "challenges", challenge)
+        };
         let (names, addresses) = self.names(node, &challenges);
         let key_types =
             self.parsed_list(node, "key_types", |text| Ok(if text == "rsa" { KeyType::Rsa } else { KeyType::Ecdsa }));
@@ -52,14 +64,32 @@ impl Build<'_> {
         }
         Some(AcmeConfig {
             folder: folder?,
+            is_internal,
             authorities,
             contact: self.parsed_list(node, "contact", mail_address),
+            dns: if is_internal { None } else { self.dns(keystore, node, &challenges).map(Arc::new) },
             names,
             addresses,
             challenges,
             key_types,
             options: AcmeOptions::read(node),
         })
+    }
+
+    /// Whether certificates are issued by a CA of our own, which stands alone.
+    fn is_internal(&mut self, node: &Node, directories: &[Node]) -> bool {
+        let Some(word) = directories.iter().find(|directory| directory.text() == Some(INTERNAL)) else { return false };
+        if directories.len() > 1 {
+            let what = "`internal` issues whatever is wanted, so that no other authority would ever be asked";
+            self.problems.add(word.span, what, "let it stand alone, or remove it");
+        }
+        for key in ["contact", "dns"] {
+            if let Some(entry) = node.entry(key) {
+                let what = format!("`{key}` has no effect: `internal` asks nobody");
+                self.problems.add(entry.key_span, what, format!("remove `{key}`"));
+            }
+        }
+        true
     }
 
     /// One of the authorities: a word, a URL, or a mapping with one of them.
@@ -74,7 +104,8 @@ impl Build<'_> {
         let url = AUTHORITIES.iter().find(|(word, _)| *word == text).map_or(text, |(_, url)| url);
         if !url.starts_with("https://") {
             let words: Vec<&str> = AUTHORITIES.iter().map(|(word, _)| *word).collect();
-            let fix = format!("write a URL that begins with `https://`, or one of {}", words.join(", "));
+            let fix =
+                format!("write a URL that begins with `https://`, `internal` alone, or one of {}", words.join(", "));
             self.problems.add(at.span, format!("{} is not the directory of an authority", shown(text)), fix);
             return None;
         }
@@ -97,6 +128,76 @@ impl Build<'_> {
         }))
     }
 
+    fn dns(&mut self, keystore: &str, acme: &Node, challenges: &[ChallengeKind]) -> Option<DnsConfig> {
+        let is_asked = challenges.contains(&ChallengeKind::Dns01);
+        let Some(entry) = acme.entry("dns") else {
+            if let Some(list) = acme.get("challenges").filter(|_| is_asked) {
+                let what = "nothing says how records for `dns-01` are set";
+                self.problems.add(
+                    list.span,
+                    what,
+                    "add `dns: { run: PROGRAM }`, `dns: { update: … }` or `dns: { acme_dns: … }`",
+                );
+            }
+            return None;
+        };
+        if !is_asked {
+            let what = "`dns` has no effect: `challenges` does not hold `dns-01`";
+            self.problems.add(entry.key_span, what, "add `dns-01` to `challenges`, or remove `dns`");
+        }
+        let node = &entry.value;
+        let by = if let Some(run) = node.get("run") {
+            DnsUpdater::Program(self.program(run)?)
+        } else if let Some(update) = read::mapping(node, "update") {
+            DnsUpdater::Update(self.dns_update(keystore, update)?)
+        } else {
+            DnsUpdater::AcmeDns(self.acme_dns(keystore, read::mapping(node, "acme_dns")?)?)
+        };
+        let name_servers = self.parsed_list(node, "name_servers", |text| {
+            text.parse().or_else(|_| text.parse().map(|address| SocketAddr::new(address, 53))).map_err(|_| {
+                Fault::new(
+                    format!("{} is not the address of a name server", shown(text)),
+                    "write `192.0.2.53` or `192.0.2.53:53`",
+                )
+            })
+        });
+        Some(DnsConfig { by, name_servers, options: DnsOptions::read(node) })
+    }
+
+    /// A program, which must be there, and its arguments.
+    fn program(&mut self, node: &Node) -> Option<Vec<String>> {
+        let (program, arguments) = node.one_or_many().split_first()?;
+        let path = self.reference(program, false)?;
+        let arguments = arguments.iter().filter_map(|argument| argument.text().map(str::to_owned));
+        Some(std::iter::once(path.to_str()?.to_owned()).chain(arguments).collect())
+    }
+
+    fn dns_update(&mut self, keystore: &str, node: &Node) -> Option<DnsUpdateConfig> {
+        let mut upstream = UpstreamConfig::new(format!("{keystore}-dns"));
+        upstream.protocol = UpstreamProtocol::Tcp;
+        let base = self.sources.folder(node.span).to_owned();
+        let server = self.parsed(node, "server", |text| address::server(text, &base, address::Service::Names));
+        upstream.servers = vec![ServerConfig::at(server?)];
+        let key = read::mapping(node, "key").and_then(|key| {
+            Some(TsigKeyConfig {
+                name: self.parsed(key, "name", address::host_name)?,
+                algorithm: read::text(key, "algorithm")?.to_owned(),
+                secret: self.secret(key.get("secret")?)?,
+            })
+        });
+        let zones = self.parsed_list(node, "zone", address::host_name);
+        Some(DnsUpdateConfig { upstream: Arc::new(upstream), zones, key, ttl: setting(node, "ttl") })
+    }
+
+    fn acme_dns(&mut self, keystore: &str, node: &Node) -> Option<AcmeDnsConfig> {
+        let mut upstream = self.connection_settings("keystore.acme.dns.acme_dns", node);
+        upstream.name = format!("{keystore}-dns");
+        let (host, target) = self.fetched_from(&mut upstream, node, "records")?;
+        let accounts = self.file(node, "accounts")?;
+        let prefix = target.trim_end_matches('/').to_owned();
+        Some(AcmeDnsConfig { upstream: Arc::new(upstream), host, prefix, accounts })
+    }
+
     /// The names that are listed, and the addresses among them.
     fn names(&mut self, node: &Node, challenges: &[ChallengeKind]) -> (BTreeSet<String>, BTreeSet<IpAddr>) {
         let (mut names, mut addresses) = (BTreeSet::new(), BTreeSet::new());
@@ -104,6 +205,10 @@ impl Build<'_> {
             let name = subject(text)?;
             match &name {
                 Subject::Name(name) if name.starts_with("*.") => proves_wildcards(challenges, name)?,
+                Subject::Address(_) if !challenges.iter().any(|kind| kind.proves_addresses()) => {
+                    let what = format!("{} cannot be proved by the `challenges` that there are", shown(text));
+                    return Err(Fault::new(what, "add `tls-alpn-01` or `http-01` to them"));
+                }
                 Subject::Name(_) | Subject::Address(_) => {}
             }
             Ok(name)
@@ -146,13 +251,14 @@ fn proves_wildcards(challenges: &[ChallengeKind], name: &str) -> Result<(), Faul
         return Ok(());
     }
     let what = format!("{} cannot be proved by the `challenges` that there are", shown(name));
-    Err(Fault::new(what, "list the names below it"))
+    Err(Fault::new(what, "add `dns-01` to them, or list the names below it"))
 }
 
 fn challenge(text: &str) -> Result<ChallengeKind, Fault> {
     match text {
         "tls-alpn-01" => Ok(ChallengeKind::TlsAlpn01),
         "http-01" => Ok(ChallengeKind::Http01),
+        "dns-01" => Ok(ChallengeKind::Dns01),
         _ => Err(Fault::new(format!("{} is no challenge", shown(text)), "write `tls-alpn-01`")),
     }
 }

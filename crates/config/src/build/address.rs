@@ -65,6 +65,8 @@ pub(super) enum Service {
     Web,
     /// A key server, on 2407.
     Keys,
+    /// A name server, on 53.
+    Names,
 }
 
 /// Reads the address of a server.
@@ -77,13 +79,18 @@ pub(super) fn server(text: &str, base: &Path, service: Service) -> Result<Server
         let rest = rest.split('/').next().unwrap_or_default();
         let (port, tls) = match (service, scheme) {
             (Service::Keys, _) => (":2407", ""),
+            (Service::Names, _) => (":53", ""),
             (Service::Web, "https") => (":443", ", and `tls: true` beside `servers`"),
             (Service::Web, _) => (":80", ""),
         };
         let port = if rest.contains(':') { "" } else { port };
         return Err(fault(format!("write host and port only: {}{tls}", shown(&format!("{rest}{port}")))));
     }
-    let port = if service == Service::Web { 80 } else { 2407 };
+    let port = match service {
+        Service::Web => 80,
+        Service::Keys => 2407,
+        Service::Names => 53,
+    };
     match text.parse::<SocketAddr>() {
         Ok(address) if address.port() != 0 => return Ok(ServerAddress::Ip(address)),
         Ok(_) => return Err(fault("use a port from 1 to 65535".to_owned())),

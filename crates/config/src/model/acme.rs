@@ -1,21 +1,24 @@
 //! Certificates that are ordered from authorities. Part of the model; see `model.rs`.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tls::KeyType;
 
 use super::{Secret, UpstreamConfig};
-use crate::shape::surface::AcmeOptions;
+use crate::shape::surface::{AcmeOptions, DnsOptions};
 
 /// How the certificates of a keystore are ordered and renewed (RFC 8555).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AcmeConfig {
     /// Where everything is kept that is ours alone.
     pub folder: PathBuf,
-    /// Who is asked, in this order. At least one.
+    /// Certificates are issued by a development CA in the folder, and nobody is asked.
+    pub is_internal: bool,
+    /// Who is asked, in this order. At least one, unless nobody is.
     pub authorities: Vec<Arc<AuthorityConfig>>,
     /// Where they may write to, as URIs.
     pub contact: Vec<String>,
@@ -25,6 +28,8 @@ pub struct AcmeConfig {
     pub addresses: BTreeSet<IpAddr>,
     /// How names are proved, the preferred way first. At least one.
     pub challenges: Vec<ChallengeKind>,
+    /// How TXT records are set; always there if names are proved by them.
+    pub dns: Option<Arc<DnsConfig>>,
     /// Kinds of keys. At least one.
     pub key_types: Vec<KeyType>,
     /// Its other settings.
@@ -45,7 +50,12 @@ impl AcmeConfig {
 
     /// Whom it has requests for.
     pub fn upstreams(&self) -> impl Iterator<Item = &Arc<UpstreamConfig>> {
-        self.authorities.iter().map(|authority| &authority.upstream)
+        let dns = self.dns.as_ref().and_then(|dns| match &dns.by {
+            DnsUpdater::Program(_) => None,
+            DnsUpdater::Update(update) => Some(&update.upstream),
+            DnsUpdater::AcmeDns(server) => Some(&server.upstream),
+        });
+        self.authorities.iter().map(|authority| &authority.upstream).chain(dns)
     }
 }
 
@@ -73,6 +83,75 @@ pub struct ExternalAccount {
     pub hmac_key: Secret,
 }
 
+/// How TXT records are set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DnsConfig {
+    /// By whom.
+    pub by: DnsUpdater,
+    /// Name servers that must have a record; those of its zone if there are none here.
+    pub name_servers: Vec<SocketAddr>,
+    /// Its other settings.
+    pub options: DnsOptions,
+}
+
+/// Who sets TXT records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DnsUpdater {
+    /// A program with its first arguments.
+    Program(Vec<String>),
+    /// A name server, by dynamic updates (RFC 2136).
+    Update(DnsUpdateConfig),
+    /// An acme-dns server.
+    AcmeDns(AcmeDnsConfig),
+}
+
+/// A name server that takes dynamic updates.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DnsUpdateConfig {
+    /// How to connect.
+    pub upstream: Arc<UpstreamConfig>,
+    /// The zones that it may be asked to change, lower case.
+    pub zones: Vec<String>,
+    /// What updates are signed with.
+    pub key: Option<TsigKeyConfig>,
+    /// Time to live of records.
+    pub ttl: Duration,
+}
+
+impl DnsUpdateConfig {
+    /// The zone of a name: the longest one.
+    pub fn zone_of(&self, name: &str) -> Option<&str> {
+        let holds = |zone: &&String| {
+            name.strip_suffix(zone.as_str()).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+        };
+        self.zones.iter().filter(holds).max_by_key(|zone| zone.len()).map(String::as_str)
+    }
+}
+
+/// A key that updates are signed with (RFC 8945).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TsigKeyConfig {
+    /// Its name.
+    pub name: String,
+    /// Its algorithm, such as `hmac-sha256`.
+    pub algorithm: String,
+    /// The key, in base64.
+    pub secret: Secret,
+}
+
+/// An acme-dns server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AcmeDnsConfig {
+    /// How to connect.
+    pub upstream: Arc<UpstreamConfig>,
+    /// The Host to send.
+    pub host: String,
+    /// What stands before `/update` in the path.
+    pub prefix: String,
+    /// The file with the accounts of hosts.
+    pub accounts: PathBuf,
+}
+
 /// How a name is proved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ChallengeKind {
@@ -80,6 +159,8 @@ pub enum ChallengeKind {
     TlsAlpn01,
     /// By a response to a request (RFC 8555 §8.3).
     Http01,
+    /// By a TXT record (RFC 8555 §8.4).
+    Dns01,
 }
 
 impl ChallengeKind {
@@ -88,21 +169,26 @@ impl ChallengeKind {
         match self {
             ChallengeKind::TlsAlpn01 => "tls-alpn-01",
             ChallengeKind::Http01 => "http-01",
+            ChallengeKind::Dns01 => "dns-01",
         }
     }
 
-    /// The port that an authority connects to.
-    pub fn port(self) -> u16 {
+    /// The port that an authority connects to, if it does.
+    pub fn port(self) -> Option<u16> {
         match self {
-            ChallengeKind::TlsAlpn01 => 443,
-            ChallengeKind::Http01 => 80,
+            ChallengeKind::TlsAlpn01 => Some(443),
+            ChallengeKind::Http01 => Some(80),
+            ChallengeKind::Dns01 => None,
         }
     }
 
     /// Whether it proves a wildcard.
     pub fn proves_wildcards(self) -> bool {
-        match self {
-            ChallengeKind::TlsAlpn01 | ChallengeKind::Http01 => false,
-        }
+        self == ChallengeKind::Dns01
+    }
+
+    /// Whether it proves an address.
+    pub fn proves_addresses(self) -> bool {
+        self != ChallengeKind::Dns01
     }
 }

@@ -21,7 +21,7 @@ mod upstreams;
 use crate::limits::LIMITS;
 use crate::table::{Object, Shape, object, optional};
 pub(crate) use acme::ACME_DIRECTORY;
-pub use acme::AcmeOptions;
+pub use acme::{AcmeOptions, DnsOptions};
 pub(crate) use listeners::ADMIN;
 pub use listeners::{HalfClose, ListenerLimits, ListenerOptions};
 pub use policies::{CertificateKey, PolicyMode};
@@ -65,6 +65,10 @@ pub(crate) static OBJECTS: &[&Object] = &[
     &ACME,
     &ACME_DIRECTORY,
     &EXTERNAL_ACCOUNT,
+    &DNS,
+    &DNS_UPDATE,
+    &TSIG_KEY,
+    &ACME_DNS,
     &SECRET,
     &KEY_SERVERS,
     &UPSTREAM,

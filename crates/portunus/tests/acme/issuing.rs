@@ -1,13 +1,16 @@
 //! The ways to prove names, and what certificates may be like.
 
+use std::process::Command;
+
 use serde_json::json;
 
 use crate::edge::{Wanted, is_served, is_served_with, kept, ports, start, wait_for_kept};
-use crate::harness::{Upstream, ask_on, wait_until};
+use crate::harness::{Gate, PORTUNUS, Upstream, ask_on, wait_until};
 use crate::pebble::Planned;
 
 const HOST: &str = "www.portunus.test";
 const STEM: &str = "www.portunus.test.ecdsa";
+const STEM_OF_LOCALHOST: &str = "localhost.ecdsa";
 
 #[test]
 fn a_request_proves_a_name_before_redirects_and_policies() {
@@ -125,4 +128,59 @@ fn a_profile_says_what_a_certificate_is_like() {
     gate.wait_for("\"message\":\"reloaded\"");
     assert!(!gate.diagnostics().iter().any(|line| line.contains("renew it")), "six days are not soon for such a one");
     assert!(kept(gate.dir.path(), STEM).is_some());
+}
+
+#[test]
+fn a_development_ca_issues_at_once_and_renews_when_the_clock_moves() {
+    let upstream = Upstream::ok();
+    let own = crate::harness::vacant().ip();
+    let text = format!(
+        "workers: 1
+listeners: [{{ name: tls, bind: \"{own}:0\", tls: {{ keystore: main }} }}]
+keystores: {{ main: {{ acme: {{ folder: store, directory: internal, names: [localhost, \"*.dev.test\", \"{own}\"] }} }} }}
+upstreams: {{ app: {{ servers: [\"{}\"] }} }}
+routes: [{{ path: \"/{{*rest}}\", upstream: app }}]
+",
+        upstream.address
+    );
+    let dir = tempfile::tempdir().unwrap();
+    let clock = dir.path().join("clock");
+    let set = |offset: &str| {
+        std::fs::write(clock.with_extension("new"), offset).unwrap();
+        std::fs::rename(clock.with_extension("new"), &clock).unwrap();
+    };
+    set("+0");
+    let folders = std::fs::read_dir("/usr/lib").unwrap().flatten().map(|folder| folder.path());
+    let library = folders.map(|folder| folder.join("faketime/libfaketimeMT.so.1")).find(|path| path.exists());
+    let mut command = Command::new(PORTUNUS);
+    command
+        .env("LD_PRELOAD", library.expect("libfaketimeMT.so.1 is missing; install the Debian package faketime"))
+        .env("FAKETIME_TIMESTAMP_FILE", &clock)
+        .env("FAKETIME_NO_CACHE", "1")
+        .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+    let gate = Gate::start_by(dir, &text, command);
+    gate.wait_for("clients must trust this development CA");
+    let ca = gate.dir.path().join("store/ca/ca.pem");
+    std::fs::copy(&ca, gate.dir.path().join("ca.pem")).unwrap();
+    let address = own.to_string();
+    for (host, stem) in
+        [("localhost", STEM_OF_LOCALHOST), ("www.dev.test", "_wildcard.dev.test.ecdsa"), (&address, "default.ecdsa")]
+    {
+        let leaf = wait_for_kept(&gate, stem);
+        assert!(leaf.not_after().duration_since(leaf.not_before()).unwrap().as_secs() < 8 * 86400);
+        wait_until("the name to be served", || is_served(&gate, host));
+    }
+    let before = std::fs::read(&ca).unwrap();
+    // Back and forth: half of the lifetime is over, it never began, it ended long ago.
+    for offset in ["+4d", "-400d", "+30d"] {
+        let serial = kept(gate.dir.path(), STEM_OF_LOCALHOST).unwrap().serial().to_vec();
+        set(offset);
+        if offset.starts_with('+') {
+            wait_until("a renewal", || {
+                kept(gate.dir.path(), STEM_OF_LOCALHOST).is_some_and(|leaf| leaf.serial() != serial)
+            });
+        }
+    }
+    assert_eq!(std::fs::read(&ca).unwrap(), before, "the CA stays");
+    assert!(!gate.diagnostics().iter().any(|line| line.contains("not issued")), "{:#?}", gate.diagnostics());
 }

@@ -5,12 +5,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "tests poll, and measure nothing")]
 
+mod dns;
 mod edge;
 mod faults;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod hostile;
 mod issuing;
+mod knot;
 mod lifecycle;
 mod pebble;
 #[path = "../harness/secure.rs"]

@@ -82,6 +82,17 @@ impl Planned {
         self.address.to_string()
     }
 
+    /// The same, which asks this name server.
+    pub fn asking(mut self, address: SocketAddr) -> Planned {
+        self.names.address = address;
+        self
+    }
+
+    /// Its name server, which has the texts that it is given.
+    pub fn texts(&self) -> (SocketAddr, Texts) {
+        (self.names.address, Arc::clone(&self.names.texts))
+    }
+
     /// The same with this setting.
     pub fn set(mut self, name: &str, value: Value) -> Planned {
         self.settings[name] = value;
@@ -215,10 +226,13 @@ impl Drop for Pebble {
     }
 }
 
+/// TXT records, by name.
+pub type Texts = Arc<Mutex<BTreeMap<String, Vec<String>>>>;
+
 /// A name server, over TCP, that leads every name to the gate, and has the TXT records that it is given.
 pub struct Names {
     address: SocketAddr,
-    texts: Arc<Mutex<BTreeMap<String, Vec<String>>>>,
+    texts: Texts,
 }
 
 impl Names {

@@ -20,11 +20,11 @@ pub(in crate::shape) static ACME: Object = object(
                 "directory",
                 Shape::OneOrMany(&Shape::Either(&[
                     Shape::Text(
-                        "`letsencrypt`, `letsencrypt_staging`, `google`, `zerossl`, or a URL such as `https://ca.internal/acme/directory`",
+                        "`letsencrypt`, `letsencrypt_staging`, `google`, `zerossl`, `internal`, or a URL such as `https://ca.internal/acme/directory`",
                     ),
                     Shape::Object(&ACME_DIRECTORY),
                 ])),
-                "Certificate authorities, asked in this order: the next one if a certificate cannot be had from the one before.",
+                "Certificate authorities, asked in this order: the next one if a certificate cannot be had from the one before. `internal`, alone, is a development CA in `folder`, for any name: clients must trust `folder`/ca/ca.pem.",
             ),
             optional(
                 "contact",
@@ -46,10 +46,11 @@ pub(in crate::shape) static ACME: Object = object(
             ),
             optional(
                 "challenges",
-                Shape::OneOrMany(&Shape::Choice(&["tls-alpn-01", "http-01"])),
+                Shape::OneOrMany(&Shape::Choice(&["tls-alpn-01", "http-01", "dns-01"])),
                 "[tls-alpn-01, http-01]",
-                "How names are proved, in order of preference; after a failure the next one is tried. The authority connects to port 443 for `tls-alpn-01`, and to port 80 for `http-01`: a listener with this keystore, or any that speaks HTTP, must be reached there.",
+                "How names are proved, in order of preference; after a failure the next one is tried. The authority connects to port 443 for `tls-alpn-01`, and to port 80 for `http-01`: a listener with this keystore, or any that speaks HTTP, must be reached there. For `dns-01`, which alone proves wildcards, it looks for a TXT record that `dns` says how to set.",
             ),
+            optional("dns", Shape::Object(&DNS), "(none)", "How records for `dns-01` are set. Required by it."),
             optional(
                 "key_types",
                 Shape::OneOrMany(&Shape::Choice(&["ecdsa", "rsa"])),
@@ -114,4 +115,99 @@ pub(in crate::shape) static EXTERNAL_ACCOUNT: Object = object(
         required("key_id", Shape::Text("text such as `kid-1`"), "Identifier of the key, as the authority gave it."),
         required("hmac_key", Shape::Object(&SECRET), "The key, in base64url, as the authority gave it."),
     ]],
+);
+
+pub(in crate::shape) static DNS: Object = Object {
+    one_of: &["run", "update", "acme_dns"],
+    ..object(
+        "keystore.acme.dns",
+        "how TXT records are set",
+        &[
+            &[
+                optional(
+                    "run",
+                    Shape::OneOrMany(&Shape::Text("a program such as `/etc/portunus/dns-hook`, then its arguments")),
+                    "",
+                    "A program. It is run with the further arguments `present` or `cleanup`, the name of the record (`_acme-challenge.www.example.com.`) and its value, and must exit with 0 once the record is set or removed. There is no shell, and nothing in its environment but `PATH`.",
+                ),
+                optional(
+                    "update",
+                    Shape::Object(&DNS_UPDATE),
+                    "",
+                    "Dynamic updates (RFC 2136) of a name server such as BIND, Knot or PowerDNS.",
+                ),
+                optional("acme_dns", Shape::Object(&ACME_DNS), "", "An acme-dns server."),
+                optional(
+                    "name_servers",
+                    Shape::OneOrMany(&Shape::Text("an address such as `192.0.2.53`, or `192.0.2.53:5353`")),
+                    "(those of the zone, by its NS records)",
+                    "Name servers that are asked for each record until they have it, before the authority is. Needed where those of the zone cannot be asked from here.",
+                ),
+            ],
+            DNS_OPTIONS_ROWS,
+        ],
+    )
+};
+
+settings! {
+    /// Settings of records in the DNS that are a value alone.
+    pub struct DnsOptions, DNS_OPTIONS_ROWS {
+        timeout: Duration = Shape::Duration(100, HOUR), "1m",
+            "Time to set or to remove one record. A program that takes longer is killed.";
+        propagation_timeout: Duration = Shape::Duration(0, HOUR), "2m",
+            "Longest time until all name servers have a record that was set. If they do not by then, the order fails, before the authority has looked. `0s`: they are not asked.";
+        propagation_delay: Duration = Shape::Duration(0, HOUR), "0s",
+            "Time to wait after that, for caches and servers that are not asked.";
+    }
+}
+
+pub(in crate::shape) static DNS_UPDATE: Object = object(
+    "keystore.acme.dns.update",
+    "dynamic updates of a name server (RFC 2136), over TCP",
+    &[&[
+        required(
+            "server",
+            Shape::Text("a name server such as `192.0.2.53:53` or `ns1.example.com:53`"),
+            "The primary name server of the zones.",
+        ),
+        required(
+            "zone",
+            Shape::OneOrMany(&Shape::Text("a zone such as `example.com`")),
+            "Zones that it may be asked to change.",
+        ),
+        optional("key", Shape::Object(&TSIG_KEY), "(none: updates are not signed)", "Key to sign updates with (TSIG)."),
+        optional("ttl", Shape::Duration(SECOND, DAY), "1m", "Time to live of the records."),
+    ]],
+);
+
+pub(in crate::shape) static TSIG_KEY: Object = object(
+    "keystore.acme.dns.update.key",
+    "a key for updates (RFC 8945)",
+    &[&[
+        required("name", Shape::Text("a name such as `portunus.example.com`"), "Its name, as the server knows it."),
+        optional(
+            "algorithm",
+            Shape::Choice(&["hmac-sha256", "hmac-sha384", "hmac-sha512"]),
+            "hmac-sha256",
+            "Its algorithm.",
+        ),
+        required("secret", Shape::Object(&SECRET), "The key itself, in base64."),
+    ]],
+);
+
+pub(in crate::shape) static ACME_DNS: Object = object(
+    "keystore.acme.dns.acme_dns",
+    "an acme-dns server",
+    &[
+        &[
+            required("url", Shape::Text("a URL such as `https://auth.acme-dns.io`"), "Its address."),
+            required(
+                "accounts",
+                Shape::Text("a file such as `acme-dns.json`"),
+                "A JSON file with the account of each host: `{\"www.example.com\": {\"username\": …, \"password\": …, \"subdomain\": …}}`. `_acme-challenge.HOST` must be a CNAME record to the `fulldomain` of the account. Read for each record.",
+            ),
+        ],
+        &URL_TLS,
+        &CONNECTION_SETTINGS,
+    ],
 );
