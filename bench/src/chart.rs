@@ -61,6 +61,7 @@ fn color(peer: Peer) -> &'static str {
     match peer {
         Peer::Nginx => "#8a8f98",
         Peer::Haproxy => "#5b8fd6",
+        Peer::OtherHaproxy => "#8f6fd0",
         Peer::Portunus => "#d9772b",
     }
 }

@@ -41,6 +41,32 @@ pub(crate) fn cpu_time(processes: &[u32]) -> Duration {
     Duration::from_nanos(nanoseconds)
 }
 
+/// The share of their time that these processes have spent in user space, with that in the kernel: ticks (/proc/PID/stat, utime and stime).
+pub(crate) fn ticks(processes: &[u32]) -> Ticks {
+    let of_process = |pid: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11).map(str::parse);
+        Some((fields.next()?.ok()?, fields.next()?.ok()?))
+    };
+    let add = |sum: Ticks, (user, system): (u64, u64)| Ticks { user: sum.user + user, system: sum.system + system };
+    processes.iter().filter_map(of_process).fold(Ticks::default(), add)
+}
+
+/// Where processes have spent their time, in ticks of the kernel.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Ticks {
+    user: u64,
+    system: u64,
+}
+
+impl Ticks {
+    /// The part that was spent in user space since `before`, 0 to 1; none if there was not one tick.
+    pub(crate) fn user_share_since(self, before: Ticks) -> Option<f64> {
+        let (user, system) = (self.user.saturating_sub(before.user), self.system.saturating_sub(before.system));
+        (user + system > 0).then(|| user as f64 / (user + system) as f64)
+    }
+}
+
 /// Resident memory now, KiB.
 pub(crate) fn resident_kib(processes: &[u32]) -> u64 {
     processes.iter().map(|pid| status_kib(*pid, "VmRSS:")).sum()
@@ -134,6 +160,10 @@ mod tests {
         }
         assert_eq!(tree[0], shell.id());
         assert!(cpu_time(&tree[..1]) > Duration::from_millis(1));
+        let spent = ticks(&[std::process::id()]);
+        assert_eq!(spent.user_share_since(spent), None);
+        let since = Ticks { user: spent.user + 3, system: spent.system + 1 };
+        assert_eq!(since.user_share_since(spent), Some(0.75));
         assert!(resident_kib(&tree) > 500 && peak_kib(&tree) >= resident_kib(&tree[..1]));
         assert!(process_tree(std::process::id()).contains(&shell.id()));
         drop(shell.stdin.take());

@@ -20,6 +20,8 @@ pub(crate) struct Sample {
     pub(crate) p99_us: f64,
     /// What is checked: CPU time per request, µs; or memory per connection, KiB.
     pub(crate) cost: f64,
+    /// What of that was spent in user space; 0 if it is not known.
+    pub(crate) user_cost: f64,
     /// Share of one core that the proxy used.
     pub(crate) cpu_share: f64,
     /// Share of the other core that generator and upstream used; 0 if it is not known. Close to 1 the load was the limit, not the proxy.
@@ -91,7 +93,7 @@ impl Results {
             serde_json::json!({
                 "requests": sample.requests, "errors": sample.errors, "last_error": sample.last_error,
                 "requests_per_second": sample.requests_per_second, "p50_us": sample.p50_us, "p99_us": sample.p99_us,
-                "cost": sample.cost, "cpu_share": sample.cpu_share, "load_share": sample.load_share, "peak_kib": sample.peak_kib,
+                "cost": sample.cost, "user_cost": sample.user_cost, "cpu_share": sample.cpu_share, "load_share": sample.load_share, "peak_kib": sample.peak_kib,
             })
         };
         let rows: Vec<_> = self
@@ -131,6 +133,7 @@ fn line(peer: Peer, samples: &[Sample], nginx: Option<&[Sample]>) -> Line {
             p50_us: of(|sample| sample.p50_us),
             p99_us: of(|sample| sample.p99_us),
             cost: of(|sample| sample.cost),
+            user_cost: of(|sample| sample.user_cost),
             cpu_share: of(|sample| sample.cpu_share),
             load_share: of(|sample| sample.load_share),
             peak_kib: of(|sample| sample.peak_kib),
@@ -169,7 +172,8 @@ fn text_of(work: &Work, line: &Line) -> String {
         0.0 => String::new(),
         rate => format!("; {rate:.0} requests/s"),
     };
-    format!("{:<9} {:8.1} {}{ratio}{rate}", line.peer.name(), line.median.cost, unit(work))
+    let apart = apart(&line.median);
+    format!("{:<14} {:8.1} {} ({apart}){ratio}{rate}", line.peer.name(), line.median.cost, unit(work))
 }
 
 /// Prints the table as Markdown, with what is needed to check it.
@@ -180,9 +184,9 @@ pub(crate) fn print(results: &Results) {
     }
     println!("\nRatio: cost by that of nginx in the same round, the median (and the worst) of all rounds.\n");
     println!(
-        "| work | proxy | ratio (worst) | aim | cost | requests/s | p50 us | p99 us | its core | load core | peak MiB | errors |"
+        "| work | proxy | ratio (worst) | aim | cost | user + system | requests/s | p50 us | p99 us | its core | load core | peak MiB | errors |"
     );
-    println!("|---|---|---|---|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|---|---|---|---|");
     for (work, lines) in results.rows() {
         for line in lines {
             println!("{}", markdown(work, &line));
@@ -196,11 +200,12 @@ fn markdown(work: &Work, line: &Line) -> String {
     let aim = work.aim.filter(|_| line.peer == Peer::Portunus).map_or("-".to_owned(), |aim| format!("{aim:.2}"));
     let median = &line.median;
     format!(
-        "| {} | {} | {ratio} | {aim} | {} {} | {} | {} | {} | {} | {} | {:.1} | {} |",
+        "| {} | {} | {ratio} | {aim} | {} {} | {} | {} | {} | {} | {} | {} | {:.1} | {} |",
         work.title,
         line.peer.name(),
         figure(median.cost, 1),
         unit(work),
+        apart(median),
         figure(median.requests_per_second, 0),
         figure(median.p50_us, 0),
         figure(median.p99_us, 0),
@@ -209,6 +214,14 @@ fn markdown(work: &Work, line: &Line) -> String {
         median.peak_kib / 1024.0,
         line.errors
     )
+}
+
+/// Time in user space and in the kernel.
+fn apart(sample: &Sample) -> String {
+    match sample.user_cost {
+        0.0 => "-".to_owned(),
+        user => format!("{user:.1} + {:.1}", sample.cost - user),
+    }
 }
 
 #[cfg(test)]
@@ -223,7 +236,7 @@ pub(crate) mod tests {
         let mut results = Results::new("a machine".to_owned());
         let work = works::all()[0];
         for (nginx, ours) in [(10.0, 8.0), (20.0, 12.0), (10.0, 5.0)] {
-            let sample = |cost| Sample { cost, requests: 100.0, errors: 1, ..Sample::default() };
+            let sample = |cost| Sample { cost, user_cost: cost / 4.0, requests: 100.0, errors: 1, ..Sample::default() };
             results.add(&work, Peer::Portunus, sample(ours));
             results.add(&work, Peer::Nginx, sample(nginx));
         }
@@ -238,7 +251,9 @@ pub(crate) mod tests {
         assert_eq!(lines[0].ratio, Some((1.0, 1.0)));
         assert_eq!(lines[1].ratio, Some((0.6, 0.8)), "8/10, 12/20 and 5/10");
         assert_eq!((lines[1].median.cost, lines[1].errors), (8.0, 3));
-        assert!(markdown(work, &lines[1]).contains("| portunus | 0.60 (0.80) | 0.75 | 8.0 CPU us/request |"));
+        assert!(
+            markdown(work, &lines[1]).contains("| portunus | 0.60 (0.80) | 0.88 | 8.0 CPU us/request | 2.0 + 6.0 |")
+        );
         assert_eq!(results.to_json()["rows"][0]["rounds"]["nginx"][1]["cost"], 20.0);
     }
 

@@ -50,6 +50,8 @@ pub(crate) struct Load {
     pub(crate) body: Body,
     /// Whether connections are kept.
     pub(crate) connection: Connection,
+    /// Load and upstream are one thread that never sleeps.
+    pub(crate) busy: bool,
 }
 
 /// How the proxy is reached.
@@ -89,10 +91,51 @@ pub(crate) enum Connection {
 
 /// All rows, in the order of the table.
 pub(crate) fn all() -> Vec<Work> {
+    busy().into_iter().chain(loads()).collect()
+}
+
+/// Rows whose load and upstream are one thread that never sleeps.
+fn busy() -> [Work; 6] {
+    use Body::{Small, Upload};
+    use Connection::{Full, Keep};
+    use Front::{Plain, Tls13, Tls13Rsa};
+    let rows = [
+        ("busy-plain-64", "small GET, plain, keep-alive, 64 connections, busy load", 0.88, 64, Plain, Small, Keep),
+        ("busy-plain-256", "small GET, plain, keep-alive, 256 connections, busy load", 0.85, 256, Plain, Small, Keep),
+        ("busy-tls13-keep", "small GET, TLS 1.3, keep-alive, 64 connections, busy load", 0.78, 64, Tls13, Small, Keep),
+        ("busy-tls13-full", "full handshake + GET + close, TLS 1.3, P-256, busy load", 0.55, 32, Tls13, Small, Full),
+        (
+            "busy-rsa-full",
+            "full handshake + GET + close, TLS 1.3, RSA-2048, busy load",
+            0.80,
+            32,
+            Tls13Rsa,
+            Small,
+            Full,
+        ),
+        (
+            "busy-up-28k",
+            "POST of 28 kB, plain, keep-alive, 64 connections, busy load",
+            0.85,
+            64,
+            Plain,
+            Upload(28_000),
+            Keep,
+        ),
+    ];
+    rows.map(|(name, title, aim, connections, front, body, connection)| {
+        let kind = Kind::Load(Load { connections, front, body, connection, busy: true });
+        Work { name, title, kind, workers: 1, aim: Some(aim) }
+    })
+}
+
+/// All others.
+fn loads() -> Vec<Work> {
     use Body::{Download, Small, Upload};
     use Connection::{Full, Keep, Resume};
     use Front::{Plain, Tls12, Tls13, Tls13Rsa};
-    let load = |connections, front, body, connection| Kind::Load(Load { connections, front, body, connection });
+    let load =
+        |connections, front, body, connection| Kind::Load(Load { connections, front, body, connection, busy: false });
     let row = |name, title, aim, kind| Work { name, title, kind, workers: 1, aim: Some(aim) };
     let table = |name, title, connections, rsa| Work {
         name,

@@ -8,6 +8,7 @@ mod frames;
 
 use std::fs;
 use std::io;
+use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -15,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::gate::{LOAD_CORES, PROXY_CORES, Upstream, raise_descriptor_limit};
 use crate::measure::{self, MachineTime};
-use crate::peers::{HOST, Peer, Running, Setup, pause, pinned, stop};
+use crate::peers::{HOST, Peer, Programs, Running, Setup, pause, pinned, stop};
 use crate::plan::Plan;
 pub(crate) use attacker::{Options as AttackerOptions, run as run_attacker};
 use frames::Kind;
@@ -50,7 +51,7 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
     }
     raise_descriptor_limit();
     let upstream = Upstream::start()?;
-    let setup = Setup::new(upstream.address, options.plan.portunus.clone())?;
+    let setup = Setup::new(Programs { portunus: options.plan.portunus.clone(), other_haproxy: None })?;
     if options.plan.configs {
         options.peers.iter().for_each(|peer| println!("{}", setup.describe(*peer)));
         return Ok(());
@@ -59,10 +60,10 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
     let mut rows = Vec::new();
     for kind in Kind::ALL.into_iter().filter(|kind| options.only.is_empty() || options.only.contains(kind)) {
         eprintln!("== {}", kind.title());
-        rows.push((kind, run_kind(kind, options, &setup)?));
+        rows.push((kind, run_kind(kind, options, &setup, upstream.address)?));
     }
     let stolen = MachineTime::now().stolen_percent(before);
-    print(&rows, options, stolen);
+    print(&rows, options, &setup, stolen);
     fs::create_dir_all(&options.plan.out)?;
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let path = options.plan.out.join(format!("floods-{seconds}.json"));
@@ -79,13 +80,13 @@ fn peers_json(peers: &[(Peer, Rounds)]) -> Value {
 }
 
 /// Each round has new processes: what a flood left behind must not weigh on the next.
-fn run_kind(kind: Kind, options: &Options, setup: &Setup) -> io::Result<Vec<(Peer, Rounds)>> {
+fn run_kind(kind: Kind, options: &Options, setup: &Setup, upstream: SocketAddr) -> io::Result<Vec<(Peer, Rounds)>> {
     let mut peers: Vec<(Peer, Rounds)> = options.peers.iter().map(|peer| (*peer, Rounds::new())).collect();
     for _ in 0..options.plan.rounds {
         let mut order: Vec<_> = peers.iter_mut().collect();
         fastrand::shuffle(&mut order);
         for (peer, rounds) in order {
-            let proxy = setup.start(*peer, 1, PROXY_CORES)?;
+            let proxy = setup.start(*peer, 1, PROXY_CORES, upstream)?;
             rounds.push(round(kind, options, &proxy)?);
         }
     }
@@ -143,7 +144,7 @@ fn median(rounds: &Rounds, figure: impl Fn(&Value) -> Option<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
-fn print(rows: &[(Kind, Vec<(Peer, Rounds)>)], options: &Options, stolen: f64) {
+fn print(rows: &[(Kind, Vec<(Peer, Rounds)>)], options: &Options, setup: &Setup, stolen: f64) {
     println!(
         "\nA good client beside {} connections that flood; {}; {stolen:.1} % of the time stolen; medians of {} rounds.\n",
         options.attackers,
@@ -151,7 +152,7 @@ fn print(rows: &[(Kind, Vec<(Peer, Rounds)>)], options: &Options, stolen: f64) {
         options.plan.rounds
     );
     for peer in &options.peers {
-        println!("- {}", peer.version(&options.plan.portunus).unwrap_or_default());
+        println!("- {}", setup.version(*peer).unwrap_or_default());
     }
     println!(
         "\n| flood | proxy | p50 ms | p99 ms | requests/s | errors | its core | peak MiB | connections flooding | frames/s |"

@@ -8,16 +8,17 @@ mod run;
 use std::fs;
 use std::io::{self, BufRead, BufReader};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Resource, Rlimit};
 
 use crate::measure::{self, MachineTime};
-use crate::peers::{Peer, Running, Setup, pinned, stop};
+use crate::peers::{Peer, Programs, Running, Setup, free_address, pinned, stop};
 use crate::plan::Plan;
 use crate::table::Results;
-use crate::works::{self, Kind, Work};
+use crate::works::{self, Kind, Load, Work};
 use crate::{chart, table};
 
 pub(crate) const PROXY_CORES: &str = "0";
@@ -37,6 +38,16 @@ pub(crate) struct Options {
     /// Proxies to run.
     #[arg(long, value_delimiter = ',', default_value = "nginx,haproxy,portunus")]
     peers: Vec<Peer>,
+    /// Another HAProxy, such as one built with AWS-LC, as a peer beside Debian's.
+    #[arg(long, value_name = "FILE")]
+    peer_haproxy: Option<PathBuf>,
+}
+
+impl Options {
+    fn peers(&self) -> Vec<Peer> {
+        let other = self.peer_haproxy.as_ref().map(|_| Peer::OtherHaproxy);
+        self.peers.iter().copied().filter(|peer| *peer != Peer::OtherHaproxy).chain(other).collect()
+    }
 }
 
 /// Runs the comparison.
@@ -51,14 +62,15 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
     let works = chosen(&options.only)?;
     raise_descriptor_limit();
     let mut upstream = Upstream::start()?;
-    let setup = Setup::new(upstream.address, options.plan.portunus.clone())?;
+    let programs = Programs { portunus: options.plan.portunus.clone(), other_haproxy: options.peer_haproxy.clone() };
+    let setup = Setup::new(programs)?;
     if options.plan.configs {
-        options.peers.iter().for_each(|peer| println!("{}", setup.describe(*peer)));
+        options.peers().iter().for_each(|peer| println!("{}", setup.describe(*peer)));
         return Ok(());
     }
     let mut results = Results::new(measure::machine());
-    for peer in &options.peers {
-        results.peers.push((*peer, peer.version(&options.plan.portunus)?, setup.describe(*peer)));
+    for peer in &options.peers() {
+        results.peers.push((*peer, setup.version(*peer)?, setup.describe(*peer)));
     }
     let before = MachineTime::now();
     let mut failed = Vec::new();
@@ -100,8 +112,13 @@ fn run_work(
     results: &mut Results,
 ) -> io::Result<()> {
     let cores = if work.workers == 1 { PROXY_CORES } else { ALL_CORES };
+    let servers = match work.kind {
+        Kind::Load(Load { busy: true, .. }) => free_address()?,
+        _ => upstream.address,
+    };
+    let peers = options.peers();
     let start_all = || -> io::Result<Vec<Running>> {
-        options.peers.iter().map(|peer| setup.start(*peer, work.workers, cores)).collect()
+        peers.iter().map(|peer| setup.start(*peer, work.workers, cores, servers)).collect()
     };
     let time = run::Time { seconds: options.plan.seconds, warm_up: options.plan.warm_up };
     let mut running = start_all()?;
@@ -113,7 +130,7 @@ fn run_work(
         let mut order: Vec<_> = running.iter().collect();
         fastrand::shuffle(&mut order);
         for proxy in order {
-            let sample = run::sample(work, proxy, time, upstream.child.id())
+            let sample = run::sample(work, proxy, time, (upstream.child.id(), servers))
                 .map_err(|error| io::Error::other(format!("{} on {}: {error}", work.name, proxy.peer.name())))?;
             if sample.errors > 0 {
                 eprintln!("   {}: {} errors, the last: {}", proxy.peer.name(), sample.errors, sample.last_error);

@@ -1,6 +1,7 @@
 //! One round of one row on one proxy: starts whoever makes the load, and reads what it cost.
 
 use std::io::{self, BufRead, BufReader, Write};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -28,8 +29,8 @@ pub(super) struct Time {
     pub(super) warm_up: f64,
 }
 
-/// Runs one round. `upstream`: its process, which shares the core of the load.
-pub(super) fn sample(work: &Work, proxy: &Running, time: Time, upstream: u32) -> Measured {
+/// Runs one round. `upstream`: its process, which shares the core of the load, and its address, where a busy load serves itself.
+pub(super) fn sample(work: &Work, proxy: &Running, time: Time, upstream: (u32, SocketAddr)) -> Measured {
     match work.kind {
         Kind::Load(load) => generator(&load, proxy, time, upstream),
         Kind::Idle { connections } => idle(connections, proxy),
@@ -59,10 +60,13 @@ fn generator_command(front: Front, connections: usize, proxy: &Running) -> io::R
     Ok(command)
 }
 
-fn generator(load: &Load, proxy: &Running, time: Time, upstream: u32) -> Measured {
+fn generator(load: &Load, proxy: &Running, time: Time, (upstream, server): (u32, SocketAddr)) -> Measured {
     let mut command = generator_command(load.front, load.connections, proxy)?;
     command.args(["--seconds", &time.seconds.to_string(), "--warm-up", &time.warm_up.to_string()]);
     command.args(["--watch", &proxy.pid().to_string(), "--beside", &upstream.to_string()]);
+    if load.busy {
+        command.args(["--busy", "--serve", &server.to_string()]);
+    }
     match load.body {
         Body::Small => {}
         Body::Download(bytes) => drop(command.args(["--path", &format!("/bytes/{bytes}")])),
@@ -83,6 +87,7 @@ fn generator(load: &Load, proxy: &Running, time: Time, upstream: u32) -> Measure
         p50_us: number("p50_us"),
         p99_us: number("p99_us"),
         cost: number("cpu_us_per_request"),
+        user_cost: number("cpu_us_per_request") * number("user_share"),
         cpu_share: number("cpu_share"),
         load_share: number("load_share"),
         peak_kib: number("peak_kib"),
@@ -158,6 +163,7 @@ fn h2load_requests(connections: usize, requests: usize, proxy: &Running) -> Meas
     sample.requests_per_second =
         finished.split(", ").find_map(|part| part.strip_suffix(" req/s")?.parse().ok()).unwrap_or_default();
     sample.cost /= sample.requests.max(1.0);
+    sample.user_cost /= sample.requests.max(1.0);
     // h2load tells the mean and the maximum, no quantiles.
     check_responses(sample)
 }
@@ -179,6 +185,7 @@ fn apache_bench(connections: usize, rsa: bool, proxy: &Running) -> Measured {
     sample.p50_us = field("50%") * 1000.0;
     sample.p99_us = field("99%") * 1000.0;
     sample.cost /= sample.requests.max(1.0);
+    sample.user_cost /= sample.requests.max(1.0);
     check_responses(sample)
 }
 
@@ -186,11 +193,13 @@ fn apache_bench(connections: usize, rsa: bool, proxy: &Running) -> Measured {
 fn watched(command: &mut Command, proxy: &Running) -> io::Result<(String, Sample)> {
     let tree = measure::process_tree(proxy.pid());
     measure::reset_peak(&tree);
-    let (cpu, started) = (measure::cpu_time(&tree), Instant::now());
+    let (cpu, ticks, started) = (measure::cpu_time(&tree), measure::ticks(&tree), Instant::now());
     let text = output(command)?;
     let cpu: Duration = measure::cpu_time(&tree).saturating_sub(cpu);
+    let cost = cpu.as_nanos() as f64 / 1000.0;
     let sample = Sample {
-        cost: cpu.as_nanos() as f64 / 1000.0,
+        cost,
+        user_cost: cost * measure::ticks(&tree).user_share_since(ticks).unwrap_or_default(),
         cpu_share: cpu.as_secs_f64() / started.elapsed().as_secs_f64(),
         peak_kib: measure::peak_kib(&tree) as f64,
         ..Sample::default()

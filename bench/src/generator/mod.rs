@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use crate::histogram::Histogram;
-use crate::measure;
+use crate::{measure, upstream};
 use client_tls::ClientTls;
 use connection::Connection;
 use response::ResponseReader;
@@ -63,6 +63,12 @@ pub(crate) struct Options {
     /// Open all connections, ask once on each, then hold them idle until standard input ends.
     #[arg(long)]
     pub(crate) hold: bool,
+    /// Never sleep: ask the kernel for events over and over, so that no server pays for waking the load.
+    #[arg(long)]
+    pub(crate) busy: bool,
+    /// Be the upstream, too, at this loopback address: in the same thread, so that with --busy neither sleeps.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) serve: Option<SocketAddr>,
     /// Process whose tree's CPU time and memory are reported.
     #[arg(long)]
     pub(crate) watch: Option<u32>,
@@ -70,6 +76,9 @@ pub(crate) struct Options {
     #[arg(long)]
     pub(crate) beside: Option<u32>,
 }
+
+/// Tasks that a busy load runs between two looks at its sockets.
+const BUSY_INTERVAL: u32 = 1;
 
 /// What all clients share.
 #[derive(Debug)]
@@ -97,7 +106,12 @@ struct Tally {
 /// The options make no sense, or nothing could be asked at all.
 pub(crate) fn run(options: &Options) -> io::Result<()> {
     let load = Rc::new(Load::new(options.clone())?);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    if options.busy {
+        // Tasks between two looks at the sockets; the task that never waits is one of them.
+        runtime.event_interval(BUSY_INTERVAL);
+    }
+    let runtime = runtime.enable_all().build()?;
     let local = tokio::task::LocalSet::new();
     if options.hold { local.block_on(&runtime, hold::run(load)) } else { local.block_on(&runtime, measure_load(load)) }
 }
@@ -111,8 +125,8 @@ impl Options {
 impl Load {
     fn new(options: Options) -> io::Result<Load> {
         let reject = |what: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
-        if !options.address.ip().is_loopback() {
-            return reject("--address must be a loopback address: load is for this machine only");
+        if !options.address.ip().is_loopback() || options.serve.is_some_and(|address| !address.ip().is_loopback()) {
+            return reject("--address and --serve must be loopback addresses: load is for this machine only");
         }
         if !(0.0..=600.0).contains(&options.seconds) || !(0.0..=600.0).contains(&options.warm_up) {
             return reject("--seconds and --warm-up: 0 to 600");
@@ -153,6 +167,16 @@ fn build_request(options: &Options) -> io::Result<Vec<u8>> {
 
 async fn measure_load(load: Rc<Load>) -> io::Result<()> {
     let options = &load.options;
+    if let Some(address) = options.serve {
+        upstream::listen_tcp(address).await?;
+    }
+    if options.busy {
+        tokio::task::spawn_local(async {
+            loop {
+                tokio::task::yield_now().await;
+            }
+        });
+    }
     for _ in 0..options.connections {
         let load = Rc::clone(&load);
         tokio::task::spawn_local(async move {
@@ -168,12 +192,14 @@ async fn measure_load(load: Rc<Load>) -> io::Result<()> {
     measure::reset_peak(&watched);
     *load.tally.borrow_mut() = Tally::default();
     let own: Vec<u32> = options.beside.into_iter().chain([std::process::id()]).collect();
-    let (own_cpu, cpu, started) = (measure::cpu_time(&own), measure::cpu_time(&watched), Instant::now());
+    let (own_cpu, cpu, ticks, started) =
+        (measure::cpu_time(&own), measure::cpu_time(&watched), measure::ticks(&watched), Instant::now());
     load.measuring.set(true);
     tokio::time::sleep(Duration::from_secs_f64(options.seconds)).await;
     load.measuring.set(false);
     let (elapsed, cpu) = (started.elapsed(), measure::cpu_time(&watched).saturating_sub(cpu));
     let mut reported = summary(&load.tally.borrow(), elapsed, cpu);
+    reported["user_share"] = measure::ticks(&watched).user_share_since(ticks).into();
     reported["peak_kib"] = measure::peak_kib(&watched).into();
     reported["load_share"] =
         (measure::cpu_time(&own).saturating_sub(own_cpu).as_secs_f64() / elapsed.as_secs_f64()).into();

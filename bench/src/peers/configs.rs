@@ -13,7 +13,7 @@ pub(super) fn text(peer: Peer, folder: &Path, ports: Ports, upstream: SocketAddr
     let Ports { plain, ecdsa, rsa } = ports;
     let template = match peer {
         Peer::Nginx => NGINX,
-        Peer::Haproxy => HAPROXY,
+        Peer::Haproxy | Peer::OtherHaproxy => HAPROXY,
         Peer::Portunus => PORTUNUS,
     };
     filled(

@@ -28,6 +28,9 @@ pub(crate) enum Peer {
     Nginx,
     /// HAProxy.
     Haproxy,
+    /// Another HAProxy, such as one built with AWS-LC.
+    #[value(skip)]
+    OtherHaproxy,
     /// Ourselves.
     Portunus,
 }
@@ -38,23 +41,29 @@ impl Peer {
         match self {
             Peer::Nginx => "nginx",
             Peer::Haproxy => "haproxy",
+            Peer::OtherHaproxy => "other haproxy",
             Peer::Portunus => "portunus",
         }
     }
+}
 
-    /// What it says its version is.
-    ///
-    /// # Errors
-    /// It cannot be run.
-    pub(crate) fn version(self, portunus: &Path) -> io::Result<String> {
-        let output = match self {
-            Peer::Nginx => Command::new("nginx").arg("-v").output(),
-            Peer::Haproxy => Command::new("haproxy").arg("-v").output(),
-            Peer::Portunus => Command::new(portunus).arg("--version").output(),
-        };
-        let output = output.map_err(|error| io::Error::other(format!("{} cannot be run: {error}", self.name())))?;
-        let text = [output.stdout, output.stderr].concat();
-        Ok(String::from_utf8_lossy(&text).lines().next().unwrap_or_default().to_owned())
+/// Programs that are not found by name.
+#[derive(Debug)]
+pub(crate) struct Programs {
+    /// The portunus program.
+    pub(crate) portunus: PathBuf,
+    /// Another HAProxy, if there is one.
+    pub(crate) other_haproxy: Option<PathBuf>,
+}
+
+impl Programs {
+    fn path(&self, peer: Peer) -> PathBuf {
+        match peer {
+            Peer::Nginx => PathBuf::from("nginx"),
+            Peer::Haproxy => PathBuf::from("haproxy"),
+            Peer::OtherHaproxy => self.other_haproxy.clone().unwrap_or_else(|| PathBuf::from("haproxy")),
+            Peer::Portunus => self.portunus.clone(),
+        }
     }
 }
 
@@ -62,8 +71,7 @@ impl Peer {
 #[derive(Debug)]
 pub(crate) struct Setup {
     folder: tempfile::TempDir,
-    upstream: SocketAddr,
-    portunus: PathBuf,
+    programs: Programs,
 }
 
 /// Where a proxy listens.
@@ -92,7 +100,7 @@ impl Setup {
     ///
     /// # Errors
     /// Making or writing them failed.
-    pub(crate) fn new(upstream: SocketAddr, portunus: PathBuf) -> io::Result<Setup> {
+    pub(crate) fn new(programs: Programs) -> io::Result<Setup> {
         let folder = tempfile::tempdir()?;
         let ca = DevCa::new("Portunus bench CA").map_err(io::Error::other)?;
         for (name, key_type) in [("ecdsa", KeyType::Ecdsa), ("rsa", KeyType::Rsa)] {
@@ -101,7 +109,26 @@ impl Setup {
             let together = format!("{}{}", pair.certificate_pem, *pair.key_pem);
             fs::write(folder.path().join(name).join(format!("{HOST}.pem")), together)?;
         }
-        Ok(Setup { folder, upstream, portunus })
+        Ok(Setup { folder, programs })
+    }
+
+    /// What a proxy says its version is, and the library it has TLS from if it says so.
+    ///
+    /// # Errors
+    /// It cannot be run.
+    pub(crate) fn version(&self, peer: Peer) -> io::Result<String> {
+        let option = match peer {
+            Peer::Nginx => "-v",
+            Peer::Haproxy | Peer::OtherHaproxy => "-vv",
+            Peer::Portunus => "--version",
+        };
+        let output = Command::new(self.programs.path(peer)).arg(option).output();
+        let output = output.map_err(|error| io::Error::other(format!("{} cannot be run: {error}", peer.name())))?;
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text);
+        let library = text.lines().find_map(|line| line.strip_prefix("Running on OpenSSL version : "));
+        let version = text.lines().next().unwrap_or_default();
+        Ok(library.map_or_else(|| version.to_owned(), |library| format!("{version}, {library}")))
     }
 
     /// The configuration of a proxy; ports as placeholders, for people to read.
@@ -112,25 +139,23 @@ impl Setup {
         format!("# {}\n{text}", peer.name())
     }
 
-    /// Starts a proxy with this many workers on these cores and waits until it accepts connections.
+    /// Starts a proxy with this many workers on these cores before that upstream, and waits until it accepts connections.
     ///
     /// # Errors
     /// It did not come up; its own words are part of the error.
-    pub(crate) fn start(&self, peer: Peer, workers: usize, cores: &str) -> io::Result<Running> {
+    pub(crate) fn start(&self, peer: Peer, workers: usize, cores: &str, upstream: SocketAddr) -> io::Result<Running> {
         let ports = free_ports()?;
         let folder = self.folder.path();
         let config = folder.join(format!("{}.conf", peer.name()));
-        fs::write(&config, configs::text(peer, folder, ports, self.upstream, workers))?;
+        fs::write(&config, configs::text(peer, folder, ports, upstream, workers))?;
         let log = folder.join(format!("{}.log", peer.name()));
-        let (program, arguments) = match peer {
-            Peer::Nginx => {
-                (PathBuf::from("nginx"), vec!["-p".as_ref(), folder.as_os_str(), "-c".as_ref(), config.as_os_str()])
-            }
-            Peer::Haproxy => (PathBuf::from("haproxy"), vec!["-db".as_ref(), "-f".as_ref(), config.as_os_str()]),
-            Peer::Portunus => (self.portunus.clone(), vec!["run".as_ref(), config.as_os_str()]),
+        let arguments = match peer {
+            Peer::Nginx => vec!["-p".as_ref(), folder.as_os_str(), "-c".as_ref(), config.as_os_str()],
+            Peer::Haproxy | Peer::OtherHaproxy => vec!["-db".as_ref(), "-f".as_ref(), config.as_os_str()],
+            Peer::Portunus => vec!["run".as_ref(), config.as_os_str()],
         };
         let output = File::create(&log)?;
-        let child = pinned(cores, &program)
+        let child = pinned(cores, &self.programs.path(peer))
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)

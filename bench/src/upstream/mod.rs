@@ -16,10 +16,11 @@ mod response;
 mod intake;
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, ToSocketAddrs, UnixListener};
 
 use crate::shared_read::read_shared;
 use intake::Intake;
@@ -43,16 +44,20 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
         for address in &options.listen {
             match address.strip_prefix("unix:") {
                 Some(path) => listen_unix(PathBuf::from(path))?,
-                None => listen_tcp(address).await?,
+                None => println!("listening on {}", listen_tcp(address).await?),
             }
         }
         std::future::pending().await
     })
 }
 
-async fn listen_tcp(address: &str) -> io::Result<()> {
+/// Serves there, on tasks of this thread; gives the address.
+///
+/// # Errors
+/// The address cannot be bound.
+pub(crate) async fn listen_tcp(address: impl ToSocketAddrs) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind(address).await?;
-    println!("listening on {}", listener.local_addr()?);
+    let bound = listener.local_addr()?;
     tokio::task::spawn_local(async move {
         loop {
             match listener.accept().await {
@@ -64,7 +69,7 @@ async fn listen_tcp(address: &str) -> io::Result<()> {
             }
         }
     });
-    Ok(())
+    Ok(bound)
 }
 
 fn listen_unix(path: PathBuf) -> io::Result<()> {
