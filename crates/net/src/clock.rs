@@ -1,4 +1,4 @@
-//! The coarse monotonic clock: a few nanoseconds to read, some milliseconds precise. For deadlines and ages, not for measuring.
+//! The coarse clocks: a few nanoseconds to read, some milliseconds precise. For deadlines and ages, not for measuring.
 
 use std::time::Duration;
 
@@ -14,4 +14,9 @@ pub fn precise() -> Duration {
 pub fn coarse() -> Duration {
     let now = clock_gettime(ClockId::MonotonicCoarse);
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+/// Seconds since 1970 by the wall clock, some milliseconds late at most. A clock before 1970 counts as its start.
+pub fn wall_seconds() -> u64 {
+    u64::try_from(clock_gettime(ClockId::RealtimeCoarse).tv_sec).unwrap_or(0)
 }

@@ -2,20 +2,12 @@
 
 use std::future::Future;
 use std::io;
-use std::pin::Pin;
 use std::thread::{Builder, JoinHandle};
 
 use tokio::runtime::LocalOptions;
 
 /// Events taken from the kernel per turn of a runtime.
 const EVENTS_PER_TURN: usize = 1024;
-
-/// A future made where it stays: one of some kilobytes is copied whole each time it is moved, and into a task it is moved several times. `make` calls an
-/// `async fn`: what an async block captures is put together on the stack, and then the block is copied after all.
-#[inline]
-pub fn in_place<F: Future>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
-    Box::into_pin(Box::write(Box::new_uninit(), make()))
-}
 
 /// Starts a thread called `name` that runs the future made by `main` to its end, with `spawn_local` at hand.
 ///

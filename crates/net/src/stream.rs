@@ -1,5 +1,6 @@
 //! A connected TCP or Unix stream. Reading borrows a chunk only while there are bytes; writing takes slices.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
@@ -18,6 +19,11 @@ use crate::chunk::Chunk;
 
 /// Slices of this many bytes together are copied into one before they are sent.
 const JOINED_BYTES: usize = 1024;
+
+thread_local! {
+    /// Where they are joined.
+    static JOINED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
 /// A non-blocking stream socket registered with this thread's runtime.
 pub struct Stream {
@@ -252,15 +258,12 @@ impl Stream {
         slices: &[&[u8]; 3],
         total: usize,
     ) -> Poll<io::Result<usize>> {
-        let mut joined = [0; JOINED_BYTES];
-        let mut at = 0;
-        for slice in slices {
-            if let Some(place) = joined.get_mut(at..at + slice.len()) {
-                place.copy_from_slice(slice);
-            }
-            at += slice.len();
-        }
-        self.poll_send(context, joined.get(..total).unwrap_or_default())
+        JOINED.with_borrow_mut(|joined| {
+            joined.clear();
+            joined.reserve(total);
+            slices.iter().for_each(|slice| joined.extend_from_slice(slice));
+            self.poll_send(context, joined)
+        })
     }
 
     /// Calls `read` with the socket once it is readable, and again until it does not ask to wait.

@@ -93,6 +93,7 @@ async fn identify(
         meters: ConnectionMeters::default(),
         places: OnceCell::new(),
         onward: OnceCell::new(),
+        texts: OnceCell::new(),
     };
     let identified = match &conn.listener.proxy_protocol {
         None => Ok(client::itself(stream, peer)),

@@ -9,6 +9,7 @@ use config::ListenerConfig;
 use reason::Reason;
 use telemetry::{ConnRecord, WorkerReport};
 use wire::proxy_protocol::{ProxyInfo, kind};
+use wire::short_text::ShortText;
 
 use crate::certificates::TlsRule;
 use crate::policies::{ConnectionMeters, Denial};
@@ -39,6 +40,17 @@ pub struct Conn {
     pub places: OnceCell<Places>,
     /// What it is to upstream connections that say who their client is, once there is one.
     pub onward: OnceCell<Box<Bound>>,
+    /// Its addresses as fields of requests have them, once one has.
+    pub texts: OnceCell<Texts>,
+}
+
+/// The addresses of a connection as text.
+#[derive(Debug)]
+pub struct Texts {
+    /// The address of who connected; empty on Unix sockets.
+    pub peer: ShortText,
+    /// The port that the client connected to.
+    pub port: ShortText,
 }
 
 /// A connection that others are bound to.
@@ -71,6 +83,14 @@ impl Conn {
     /// What upstream connections are bound to.
     pub fn bound(&self) -> &Bound {
         self.onward.get_or_init(|| Box::new(Bound { binding: Binding::next(), id: ConnectionId::of(self) }))
+    }
+
+    /// Its addresses as text, written once.
+    pub fn texts(&self) -> &Texts {
+        self.texts.get_or_init(|| Texts {
+            peer: ShortText::of_address(self.client.map(|client| client.ip())),
+            port: ShortText::of_number(u64::from(self.local_port)),
+        })
     }
 }
 

@@ -109,6 +109,7 @@ impl Explainer {
             meters: ConnectionMeters::default(),
             places: OnceCell::new(),
             onward: OnceCell::new(),
+            texts: OnceCell::new(),
         };
         let mut explanation = Explanation { listener: view, ..Explanation::default() };
         if let Service::Tunnel(_) = listener.service {

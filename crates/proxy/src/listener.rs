@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use config::Place;
-use net::engine::in_place;
+use net::in_place;
 use net::{Endpoint, Listener, Stream, is_about_one_connection};
 use reason::{Reason, Side};
 use telemetry::{ConnRecord, OncePerSecond};

@@ -642,6 +642,7 @@ async fn work(shared: Arc<Shared>, index: usize, mut commands: UnboundedReceiver
 /// Lets go of pooled memory that this worker did not need lately.
 fn trim_memory() {
     net::chunk::trim();
+    net::in_place::trim();
     scratch::trim();
     guard::trim();
     transport::trim_buffers();

@@ -60,17 +60,24 @@ impl ShortText {
     }
 
     fn push_number(&mut self, mut value: u64) {
-        let mut digits = [0; 20];
-        let mut count = 0;
-        for digit in &mut digits {
-            *digit = b'0' + (value % 10) as u8;
-            value /= 10;
-            count += 1;
-            if value == 0 {
-                break;
-            }
+        // Most are short: an octet of an address, a port, the length of a page.
+        if value < 10 {
+            return self.push(b'0' + value as u8);
         }
-        digits.iter().take(count).rev().for_each(|digit| self.push(*digit));
+        let mut digits = [0; 20];
+        let mut at = digits.len();
+        while value > 0 {
+            at -= 1;
+            if let Some(digit) = digits.get_mut(at) {
+                *digit = b'0' + (value % 10) as u8;
+            }
+            value /= 10;
+        }
+        let (digits, start) = (digits.get(at..).unwrap_or_default(), usize::from(self.len));
+        if let Some(place) = self.bytes.get_mut(start..start + digits.len()) {
+            place.copy_from_slice(digits);
+            self.len += digits.len() as u8;
+        }
     }
 }
 

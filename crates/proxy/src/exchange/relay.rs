@@ -439,6 +439,11 @@ pub async fn download(
             continue;
         }
         send_joined(sink, &mut joined, sent).await?;
+        if body.was_last() {
+            sink.last(body.last(), None).await?;
+            sent.set(sent.get() + count as u64);
+            return Ok(());
+        }
         sink.piece(body.last()).await?;
         sent.set(sent.get() + count as u64);
         flow.moved();

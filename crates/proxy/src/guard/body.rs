@@ -406,6 +406,11 @@ impl<B: MessageBody> MessageBody for GuardedBody<'_, B> {
         if self.lent.is_empty() { self.inner.last() } else { &self.lent }
     }
 
+    fn was_last(&self) -> bool {
+        // What is validated has its last word at the end.
+        self.only_passes() && self.inner.was_last()
+    }
+
     fn take_last(&mut self, _least_bytes: usize) -> Option<Chunk> {
         None
     }

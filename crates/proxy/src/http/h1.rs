@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use config::limits::Limits;
 use net::clock::coarse;
-use net::engine::in_place;
+use net::in_place;
 use net::pace::Pace;
 use net::{Chunk, Deadline, GoneWait};
 use reason::Reason;

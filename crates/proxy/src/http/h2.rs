@@ -16,7 +16,7 @@ use h2::server::{Connection, SendResponse};
 use h2::{Reason as ErrorCode, RecvStream};
 use http::Request;
 use net::clock::coarse;
-use net::engine::in_place;
+use net::in_place;
 use net::{Chunk, Deadline};
 use reason::Reason;
 use tokio::sync::futures::Notified;

@@ -118,7 +118,7 @@ impl<'a> Context<'a> {
         Facts {
             client: self.client,
             secure: self.conn.tls.is_some(),
-            port: self.conn.local_port,
+            texts: self.conn.texts(),
             checked: false,
             continued: false,
             policies: &self.generation.policies,

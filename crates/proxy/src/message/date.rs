@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::io::Write as _;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use telemetry::civil;
 
@@ -14,9 +13,9 @@ thread_local! {
     static LATEST: Cell<(u64, Text)> = const { Cell::new((u64::MAX, [b' '; 29])) };
 }
 
-/// Now. A clock before 1970 counts as its start.
+/// Now.
 pub(crate) fn now() -> Text {
-    let second = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let second = net::clock::wall_seconds();
     LATEST.with(|latest| {
         let (known, text) = latest.get();
         if known == second {

@@ -17,6 +17,7 @@ use wire::short_text::ShortText;
 
 use crate::auth::base64url::encode_base64;
 use crate::client::RequestClient;
+use crate::connection::Texts;
 use crate::field_fate::rewrites;
 use crate::geoip::Located;
 use crate::message::date;
@@ -30,8 +31,8 @@ pub struct Facts<'a> {
     pub client: RequestClient,
     /// The request came over TLS.
     pub secure: bool,
-    /// Port the client connected to.
-    pub port: u16,
+    /// Who connected, and to which port.
+    pub texts: &'a Texts,
     /// A contract has decided on its method: fields that speak of another one end here.
     pub checked: bool,
     /// The client was told to send its body already.
@@ -201,9 +202,10 @@ pub(crate) fn is_edited(edits: &HeaderEdits, name: &[u8]) -> bool {
 }
 
 fn identity_fields(head: &RequestHead, facts: &Facts<'_>, forwarding: &Forwarding, put: &mut impl FnMut(&[u8], &[u8])) {
-    let peer = ShortText::of_address(facts.client.peer);
+    let Texts { peer, port } = facts.texts;
     let is_peer = facts.client.address == facts.client.peer;
-    let client = if is_peer { peer } else { ShortText::of_address(facts.client.address) };
+    let named = (!is_peer).then(|| ShortText::of_address(facts.client.address));
+    let client = named.as_ref().unwrap_or(peer);
     let scheme: &[u8] = if facts.secure { b"https" } else { b"http" };
     // What a trusted peer says of the client stands; of others only the socket is believed.
     let reported = |name: &str| reported(head, facts, forwarding, name);
@@ -214,7 +216,6 @@ fn identity_fields(head: &RequestHead, facts: &Facts<'_>, forwarding: &Forwardin
         if !host.is_empty() {
             put(b"X-Forwarded-Host", host);
         }
-        let port = ShortText::of_number(u64::from(facts.port));
         put(b"X-Forwarded-Port", reported("x-forwarded-port").unwrap_or(port.as_bytes()));
     }
     if forwarding.x_real_ip && !client.as_bytes().is_empty() {

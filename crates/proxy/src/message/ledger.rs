@@ -298,11 +298,33 @@ impl Drop for OpenRequest<'_> {
 
 /// 128 random bits in hexadecimal. For telling requests apart, not for secrets.
 fn random_id() -> [u8; 32] {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut bits = fastrand::u128(..);
-    std::array::from_fn(|_| {
-        let digit = DIGITS.get((bits & 15) as usize).copied().unwrap_or(b'0');
-        bits >>= 4;
-        digit
-    })
+    let mut id = [0; 32];
+    for digits in id.as_chunks_mut::<8>().0 {
+        *digits = hexadecimal(fastrand::u32(..));
+    }
+    id
+}
+
+/// 32 bits as digits, the lowest first: four bits are put into each byte, and all eight become digits at once.
+fn hexadecimal(bits: u32) -> [u8; 8] {
+    const ONES: u64 = u64::MAX / 255;
+    let bits = u64::from(bits);
+    let bits = (bits | (bits << 16)) & 0x0000_ffff_0000_ffff;
+    let bits = (bits | (bits << 8)) & 0x00ff_00ff_00ff_00ff;
+    let bits = (bits | (bits << 4)) & 0x0f0f_0f0f_0f0f_0f0f;
+    let letters = ((bits + ONES * 6) >> 4) & ONES;
+    (bits + ONES * u64::from(b'0') + letters * u64::from(b'a' - b'0' - 10)).to_le_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_become_digits() {
+        for bits in [0, 1, 0x0123_4567, 0x89ab_cdef, 0xffff_ffff, 0x9a9a_0f0f, 0xdead_beef] {
+            let expected: String = format!("{bits:08x}").chars().rev().collect();
+            assert_eq!(hexadecimal(bits), expected.as_bytes(), "{bits:08x}");
+        }
+    }
 }

@@ -46,6 +46,11 @@ pub trait MessageBody {
     /// The piece that was lent last.
     fn last(&self) -> &[u8];
 
+    /// Whether that piece is known to be the rest of the body, so that nobody has to ask for its end.
+    fn was_last(&self) -> bool {
+        false
+    }
+
     /// The memory in which that piece lies, where it can be had without a copy and has at least that many bytes of it.
     fn take_last(&mut self, least_bytes: usize) -> Option<Chunk>;
 }
@@ -211,6 +216,10 @@ async fn trickle(sink: &mut impl ResponseSink, piece: &[u8]) -> Result<(), Broke
 
 impl MessageBody for BodyReader<'_> {
     fn is_done(&self) -> bool {
+        BodyReader::is_done(self)
+    }
+
+    fn was_last(&self) -> bool {
         BodyReader::is_done(self)
     }
 

@@ -335,7 +335,7 @@ fn keep_in<K: Ord>(
     server: &Arc<Server>,
     (transport, keep, pool_max_idle): (Transport, Duration, usize),
 ) {
-    if count.load(Ordering::Relaxed) >= pool_max_idle || transport.has_news() || server.has_left() {
+    if count.load(Ordering::Relaxed) >= pool_max_idle || server.has_left() {
         return;
     }
     count.fetch_add(1, Ordering::Relaxed);

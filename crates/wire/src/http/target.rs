@@ -275,13 +275,13 @@ pub fn canonical_authority(authority: &[u8], out: &mut Vec<u8>) -> Result<(), He
 
 fn push_registered_name(name: &[u8], out: &mut Vec<u8>) -> Result<(), HeadError> {
     let name = name.strip_suffix(b".").unwrap_or(name);
-    let mut label_is_empty = true;
-    let mut allowed = true;
+    // Two dots that follow each other, and one at an end, have an empty label beside them.
+    let (mut allowed, mut before) = (true, b'.');
     for &octet in name {
-        allowed &= octets::is(octet, HOST) && !(label_is_empty && octet == b'.');
-        label_is_empty = octet == b'.';
+        allowed &= octets::is(octet, HOST) & !(octet == b'.' && before == b'.');
+        before = octet;
     }
-    if !allowed || label_is_empty || name.len() > MAX_HOST_BYTES {
+    if !allowed || before == b'.' || name.len() > MAX_HOST_BYTES {
         return Err(HeadError::of(Reason::BadHost));
     }
     let start = out.len();
