@@ -139,7 +139,9 @@ fn translate(arguments: &Arguments) -> Result<(Config, Vec<String>), Vec<String>
         listener_limits: BTreeMap::new(),
         geoip: config::GeoipConfig::default(),
         environment: config::FromEnvironment::default(),
+        sandbox: config::SandboxConfig::default(),
         included: Vec::new(),
+        named_files: Vec::new(),
         effective: Effective::default(),
         unused: Default::default(),
     };

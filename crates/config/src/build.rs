@@ -57,6 +57,8 @@ use super::yaml::Node;
 pub(super) struct Referenced {
     pub(super) path: PathBuf,
     pub(super) is_folder: bool,
+    /// It is read, not only looked for.
+    pub(super) is_read: bool,
     pub(super) span: Span,
 }
 
@@ -128,7 +130,9 @@ pub(super) fn build(
         log: build.log(root, log_fields),
         limits,
         listener_limits,
+        sandbox: build.sandbox(root),
         included: sources.included.clone(),
+        named_files: Vec::new(),
         effective: Effective::of(&ROOT, root),
         environment: FromEnvironment::of(sources.files.iter().map(|file| file.text.as_str()), |name| {
             std::env::var(name).ok()
@@ -140,6 +144,7 @@ pub(super) fn build(
     build.hash_rules(root, &config);
     build.datagram_rules(root, &config);
     let referenced = build.referenced;
+    config.named_files = referenced.iter().filter(|one| one.is_read).map(|one| one.path.clone()).collect();
     (Some(config), referenced)
 }
 
@@ -202,7 +207,7 @@ impl Build<'_> {
 
     fn reference(&mut self, node: &Node, is_folder: bool) -> Option<PathBuf> {
         let path = self.sources.folder(node.span).join(node.text()?);
-        self.referenced.push(Referenced { path: path.clone(), is_folder, span: node.span });
+        self.referenced.push(Referenced { path: path.clone(), is_folder, is_read: true, span: node.span });
         Some(path)
     }
 

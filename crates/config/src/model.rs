@@ -87,8 +87,12 @@ pub struct Config {
     pub limits: Limits,
     /// The same of listeners that have limits of their own, by name.
     pub listener_limits: BTreeMap<String, Limits>,
+    /// What the process may still do once it serves.
+    pub sandbox: SandboxConfig,
     /// What its file includes.
     pub included: Vec<Included>,
+    /// Every file and folder that the file names to be read.
+    pub named_files: Vec<PathBuf>,
     /// All of it in the shape of a file; empty if it comes from none.
     pub effective: Effective,
     /// What variables of the environment put into it.
@@ -724,6 +728,29 @@ pub struct LogConfig {
     pub access: Option<AccessLog>,
     /// Level of the diagnostic log: error, warn, info, debug, trace.
     pub level: String,
+}
+
+/// What the process may still do once it serves.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SandboxConfig {
+    /// Whether it shuts itself in.
+    pub mode: SandboxMode,
+    /// Further folders that it may read.
+    pub read: Vec<PathBuf>,
+    /// Further folders that it may write to.
+    pub write: Vec<PathBuf>,
+}
+
+/// Whether the process shuts itself in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SandboxMode {
+    /// As far as the kernel can.
+    #[default]
+    Auto,
+    /// Or it does not start.
+    On,
+    /// It does not.
+    Off,
 }
 
 /// The access log.

@@ -18,5 +18,8 @@ pub fn waits_for_restart(running: &Config, wanted: &Config) -> Vec<String> {
         let (now, then) = (running.workers, wanted.workers);
         waiting.push(format!("workers stays {now} until a restart or `portunus upgrade` (the file says {then})"));
     }
+    if running.sandbox != wanted.sandbox {
+        waiting.push("sandbox stays as it is until a restart or `portunus upgrade`".to_owned());
+    }
     waiting
 }

@@ -1,17 +1,20 @@
-//! Shuts the process in: no new privileges, only named folders and no TCP connections of its own (Landlock), only the system calls that a server needs
-//! (seccomp).
+//! Shuts the process in: no new privileges, only named folders (Landlock), only the system calls that a server needs (seccomp), and for a role that calls
+//! nobody no TCP connections of its own.
 //!
 //! What is forbidden is forbidden to the calling thread and to all threads and children it makes afterwards, for good; so it is called before there
-//! are others. A kernel without Landlock gets the rest.
+//! are others. A kernel without Landlock gets the rest. Which capabilities are kept is for `capabilities.rs`.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::PathBuf;
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
     RulesetCreatedAttr, RulesetStatus,
 };
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+};
 
 /// What became of the files that were not named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,21 +25,70 @@ pub enum Files {
     Open,
 }
 
-/// Allows the process to read in `read`, to read, write and make files in `write`, and to make the system calls of a server; nothing else. Where the
-/// kernel can forbid it (from Linux 6.7), no TCP connection can be opened either.
+/// What a process does, and so what it is left with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Takes connections and opens none.
+    KeyServer,
+    /// Takes connections, opens others, and carries bytes between them.
+    Gate,
+    /// The same, and runs programs that its configuration names, which are shut in with it.
+    GateWithPrograms,
+}
+
+/// Places in the file system by what may be done there.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Places {
+    /// Reading.
+    pub read: Vec<PathBuf>,
+    /// Reading, writing, making and removing files.
+    pub write: Vec<PathBuf>,
+    /// Reading, and running what is there.
+    pub run: Vec<PathBuf>,
+}
+
+/// What was closed off, each part by itself; a text for the operator where it could not be.
+#[derive(Debug)]
+pub struct Confined {
+    /// New privileges, as set-user-ID programs have them.
+    pub privileges: Result<(), String>,
+    /// Files.
+    pub files: Result<Files, String>,
+    /// System calls.
+    pub calls: Result<(), String>,
+}
+
+/// Allows the process what `places` says, and the system calls of its role; nothing else. A key server cannot open TCP connections either, where the kernel
+/// can forbid that (from Linux 6.7).
+pub fn confine(role: Role, places: &Places) -> Confined {
+    let privileges = rustix::thread::set_no_new_privs(true);
+    let privileges = privileges.map_err(|error| format!("new privileges cannot be given up: {error}"));
+    let files = restrict_files(role, places);
+    let files = files.map_err(|error| format!("files cannot be closed off: {error}"));
+    let calls = restrict_calls(role).map_err(|error| format!("system calls cannot be closed off: {error}"));
+    Confined { privileges, files, calls }
+}
+
+/// The same, all or nothing, for a key server.
 ///
 /// # Errors
 /// The kernel rejected; a text for the operator.
 pub fn sandbox(read: &[PathBuf], write: &[PathBuf]) -> Result<Files, String> {
-    let fix = "fix this, or switch it off with `sandbox: false`";
-    rustix::thread::set_no_new_privs(true)
-        .map_err(|error| format!("new privileges cannot be given up: {error}; {fix}"))?;
-    let files = restrict_files(read, write).map_err(|error| format!("files cannot be closed off: {error}; {fix}"))?;
-    restrict_calls().map_err(|error| format!("system calls cannot be closed off: {error}; {fix}"))?;
-    Ok(files)
+    let places = Places { read: read.to_vec(), write: write.to_vec(), run: Vec::new() };
+    let Confined { privileges, files, calls } = confine(Role::KeyServer, &places);
+    let closed = privileges.and(calls).and(files);
+    closed.map_err(|problem| format!("{problem}; fix this, or switch it off with `sandbox: false`"))
 }
 
-fn restrict_files(read: &[PathBuf], write: &[PathBuf]) -> Result<Files, landlock::RulesetError> {
+/// The version of Landlock in this kernel; none if it has none, or it is switched off.
+pub fn landlock_version() -> Option<u32> {
+    const VERSION: libc::c_ulong = 1;
+    // SAFETY: asks for a number; no memory is passed.
+    let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0, VERSION) };
+    u32::try_from(version).ok().filter(|version| *version > 0)
+}
+
+fn restrict_files(role: Role, places: &Places) -> Result<Files, landlock::RulesetError> {
     let abi = ABI::V3;
     let may_read = AccessFs::ReadFile | AccessFs::ReadDir;
     let may_write = may_read
@@ -45,21 +97,37 @@ fn restrict_files(read: &[PathBuf], write: &[PathBuf]) -> Result<Files, landlock
         | AccessFs::MakeReg
         | AccessFs::MakeSock
         | AccessFs::RemoveFile;
-    let mut rules = Ruleset::default()
-        .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(AccessFs::from_all(abi))?
-        .handle_access(AccessNet::ConnectTcp)?
-        .create()?
-        .set_compatibility(CompatLevel::BestEffort);
+    // The gate keeps certificates that it orders in folders of its own.
+    let may_write = if role == Role::KeyServer { may_write } else { may_write | AccessFs::MakeDir };
+    let may_run = may_read | AccessFs::Execute;
+    let mut handled =
+        Ruleset::default().set_compatibility(CompatLevel::BestEffort).handle_access(AccessFs::from_all(abi))?;
+    if role == Role::KeyServer {
+        handled = handled.handle_access(AccessNet::ConnectTcp)?;
+    }
+    let mut rules = handled.create()?.set_compatibility(CompatLevel::BestEffort);
+    let Places { read, write, run } = places;
     let allowed = read.iter().map(|path| (path, may_read)).chain(write.iter().map(|path| (path, may_write)));
+    let allowed = allowed.chain(run.iter().map(|path| (path, may_run)));
     for (path, access) in allowed {
-        // What is not there cannot be allowed; whoever wants it says so.
-        if let Ok(folder) = PathFd::new(path) {
-            rules = rules.add_rule(PathBeneath::new(folder, access))?;
+        // What is not there cannot be allowed; whoever wants it says so. Pipes and sockets by the name of a descriptor need no leave.
+        let Ok(found) = std::fs::metadata(path) else { continue };
+        let access = match found.file_type() {
+            kind if kind.is_dir() => access,
+            kind if kind.is_file() || kind.is_char_device() || kind.is_fifo() => access & of_files(),
+            _ => continue,
+        };
+        if let Ok(place) = PathFd::new(path) {
+            rules = rules.add_rule(PathBeneath::new(place, access))?;
         }
     }
     let is_active = rules.restrict_self()?.ruleset != RulesetStatus::NotEnforced;
     Ok(if is_active { Files::Closed } else { Files::Open })
+}
+
+/// What can be allowed of something that is no folder.
+fn of_files() -> BitFlags<AccessFs> {
+    AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::Execute
 }
 
 /// The calls of an event loop, of memory and threads, of reading and writing files. Not among them: running programs, tracing, mounting, loading,
@@ -85,19 +153,68 @@ const CALLS: &[libc::c_long] = &[
     libc::SYS_rt_sigaction, libc::SYS_rt_sigprocmask, libc::SYS_rt_sigreturn, libc::SYS_sigaltstack, libc::SYS_restart_syscall,
 ];
 
+/// What the gate needs beside: carrying bytes and datagrams without a look at them, folders and locks of certificates that it orders, databases of front
+/// doors. Opening connections is among those above, and kept from a key server by Landlock.
+#[rustfmt::skip]
+const GATE_CALLS: &[libc::c_long] = &[
+    libc::SYS_splice, libc::SYS_tee, libc::SYS_sendfile, libc::SYS_sendmmsg, libc::SYS_recvmmsg, libc::SYS_copy_file_range, libc::SYS_preadv, libc::SYS_pwritev,
+    libc::SYS_mkdirat, libc::SYS_renameat, libc::SYS_flock, libc::SYS_fallocate, libc::SYS_fadvise64, libc::SYS_utimensat, libc::SYS_umask,
+    libc::SYS_memfd_create, libc::SYS_capget, libc::SYS_pselect6,
+];
+
+/// What it takes to run a program and to end it, and what shells and small tools are made of beside.
+#[rustfmt::skip]
+const PROGRAM_CALLS: &[libc::c_long] = &[
+    libc::SYS_execve, libc::SYS_execveat, libc::SYS_waitid, libc::SYS_kill, libc::SYS_setpgid, libc::SYS_getpgid, libc::SYS_setsid, libc::SYS_getsid, libc::SYS_getppid,
+    libc::SYS_pidfd_open, libc::SYS_pidfd_send_signal, libc::SYS_chdir, libc::SYS_fchdir, libc::SYS_rt_sigsuspend, libc::SYS_rt_sigtimedwait, libc::SYS_rt_sigpending,
+    libc::SYS_getgroups, libc::SYS_getresuid, libc::SYS_getresgid, libc::SYS_times, libc::SYS_setitimer, libc::SYS_getitimer, libc::SYS_symlinkat, libc::SYS_linkat,
+    libc::SYS_getxattr, libc::SYS_lgetxattr, libc::SYS_fgetxattr, libc::SYS_sched_getparam, libc::SYS_sched_getscheduler,
+];
+
 /// Calls that only older machine interfaces have.
 #[cfg(target_arch = "x86_64")]
 #[rustfmt::skip]
 const OLD_CALLS: &[libc::c_long] = &[
     libc::SYS_open, libc::SYS_stat, libc::SYS_lstat, libc::SYS_access, libc::SYS_readlink, libc::SYS_unlink, libc::SYS_rename, libc::SYS_chmod,
-    libc::SYS_epoll_wait, libc::SYS_poll, libc::SYS_arch_prctl, libc::SYS_getdents,
+    libc::SYS_epoll_wait, libc::SYS_poll, libc::SYS_arch_prctl, libc::SYS_getdents, libc::SYS_mkdir,
 ];
 #[cfg(not(target_arch = "x86_64"))]
 const OLD_CALLS: &[libc::c_long] = &[];
 
-fn restrict_calls() -> Result<(), String> {
-    let rules: BTreeMap<i64, Vec<seccompiler::SeccompRule>> =
-        CALLS.iter().chain(OLD_CALLS).map(|call| (*call, Vec::new())).collect();
+/// The same of programs.
+#[cfg(target_arch = "x86_64")]
+#[rustfmt::skip]
+const OLD_PROGRAM_CALLS: &[libc::c_long] = &[
+    libc::SYS_vfork, libc::SYS_fork, libc::SYS_pipe, libc::SYS_dup2, libc::SYS_getpgrp, libc::SYS_select, libc::SYS_pause, libc::SYS_alarm, libc::SYS_time, libc::SYS_getrlimit,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const OLD_PROGRAM_CALLS: &[libc::c_long] = &[];
+
+/// Memory that is mapped or changed so that it can be executed and written: what code that was smuggled in would need.
+fn only_plain_memory(rules: &mut BTreeMap<i64, Vec<SeccompRule>>) -> Result<(), seccompiler::BackendError> {
+    const PROTECTION: u8 = 2;
+    let without = |bit: libc::c_int| {
+        let bit = u64::from(bit.unsigned_abs());
+        let is_unset = SeccompCondition::new(PROTECTION, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(bit), 0)?;
+        SeccompRule::new(vec![is_unset])
+    };
+    rules.insert(libc::SYS_mprotect, vec![without(libc::PROT_EXEC)?]);
+    rules.insert(libc::SYS_mmap, vec![without(libc::PROT_EXEC)?, without(libc::PROT_WRITE)?]);
+    Ok(())
+}
+
+fn restrict_calls(role: Role) -> Result<(), String> {
+    let further: &[&[libc::c_long]] = match role {
+        Role::KeyServer => &[],
+        Role::Gate => &[GATE_CALLS],
+        Role::GateWithPrograms => &[GATE_CALLS, PROGRAM_CALLS, OLD_PROGRAM_CALLS],
+    };
+    let further = further.iter().copied().flatten();
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
+        CALLS.iter().chain(OLD_CALLS).chain(further).map(|call| (*call, Vec::new())).collect();
+    if role != Role::KeyServer {
+        only_plain_memory(&mut rules).map_err(|error| error.to_string())?;
+    }
     let machine = std::env::consts::ARCH.try_into().map_err(|error| format!("{error:?}"))?;
     let reject = SeccompAction::Errno(libc::EPERM as u32);
     let filter = SeccompFilter::new(rules, reject, SeccompAction::Allow, machine).map_err(|error| error.to_string())?;

@@ -22,6 +22,7 @@ pub mod in_place;
 pub mod process;
 pub mod deadline;
 pub mod confine;
+pub mod capabilities;
 pub mod clock;
 pub mod chunk;
 pub mod pool;

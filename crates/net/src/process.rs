@@ -20,6 +20,64 @@ pub fn effective_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
+/// How many threads this process has; none if the kernel does not say.
+pub fn threads() -> Option<usize> {
+    std::fs::read_dir("/proc/self/task").ok().map(Iterator::count)
+}
+
+/// Makes a process of the same program that goes on beside this one: `beside` is called there, and when it returns, that process ends. It is given one
+/// descriptor and the three standard ones, of which the input is empty; all others are closed. Signals that end or interrupt servers are left to this process.
+///
+/// # Errors
+/// This process has other threads, whose locks nobody would ever open there; or the kernel rejects.
+pub fn fork(keep: std::os::fd::OwnedFd, beside: impl FnOnce(std::os::fd::OwnedFd)) -> io::Result<()> {
+    if threads().is_some_and(|threads| threads > 1) {
+        return Err(io::Error::other("there are other threads already"));
+    }
+    // SAFETY: there are no other threads, so that all of the program may go on in the new process.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            let name = c"portunus-launch";
+            let prepared = close_all_but(&keep).and_then(|()| Ok(rustix::thread::set_name(name)?));
+            ignore_signals();
+            if prepared.is_ok() {
+                beside(keep);
+            }
+            // SAFETY: ends this process at once; what the other one has to do at its end is not done twice.
+            unsafe { libc::_exit(0) }
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Closes every descriptor but this one and the standard ones, of which the input is emptied.
+fn close_all_but(keep: &std::os::fd::OwnedFd) -> io::Result<()> {
+    use std::os::fd::AsRawFd as _;
+    rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
+    let keep = keep.as_raw_fd();
+    let opened: Vec<libc::c_int> = match std::fs::read_dir("/proc/self/fd") {
+        Ok(opened) => opened.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect(),
+        Err(_) => (0..65_536).collect(),
+    };
+    for descriptor in opened.into_iter().filter(|descriptor| *descriptor > 2 && *descriptor != keep) {
+        // SAFETY: nothing in this process uses them: it runs nothing but `beside`, which has been given its own.
+        unsafe { libc::close(descriptor) };
+    }
+    Ok(())
+}
+
+/// Leaves signals to another process of the same terminal or service. They are caught, and neither ignored nor blocked, which programs that are started from
+/// here would inherit.
+fn ignore_signals() {
+    extern "C" fn leave_it(_signal: libc::c_int) {}
+    let handler: extern "C" fn(libc::c_int) = leave_it;
+    for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2] {
+        // SAFETY: the handler does nothing.
+        unsafe { libc::signal(signal, handler as libc::sighandler_t) };
+    }
+}
+
 /// Sends SIGHUP to a child that has not been waited for: until then nobody else has its number, also when it has ended.
 ///
 /// # Errors

@@ -5,10 +5,11 @@
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use net::confine::{Files, sandbox};
+use net::confine::{Files, Places, Role, confine, sandbox};
 
 /// Where the child finds its folder, and whom it tries to reach.
 const FOLDER: &str = "TEST_CONFINED_FOLDER";
@@ -101,4 +102,116 @@ fn try_files(folder: &Path) {
         assert!(is_denied, "{what}");
     }
     fs::remove_file(&own).unwrap();
+}
+
+/// The same of the gate, which calls others and carries bytes, and must not be made to run what somebody smuggled in.
+#[test]
+fn the_gate_can_do_its_work_and_no_more() {
+    if let Some(folder) = std::env::var_os(FOLDER) {
+        return inside_gate(Path::new(&folder));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["read", "write", "other"] {
+        fs::create_dir(folder.path().join(name)).unwrap();
+        fs::write(folder.path().join(name).join("file"), name).unwrap();
+    }
+    std::os::unix::fs::symlink("../other/file", folder.path().join("read/link")).unwrap();
+    let neighbour = TcpListener::bind("127.0.0.1:0").unwrap();
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "the_gate_can_do_its_work_and_no_more", "--nocapture"])
+        .env(FOLDER, folder.path())
+        .env(NEIGHBOUR, neighbour.local_addr().unwrap().to_string())
+        .output()
+        .unwrap();
+    let reported = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{reported}");
+}
+
+/// In the child.
+fn inside_gate(folder: &Path) {
+    let path = |name: &str| folder.join(name);
+    let neighbour = std::env::var(NEIGHBOUR).unwrap();
+    // One file by its name alone, as those of the system are.
+    let read = vec![path("read"), path("other/file")];
+    let confined = confine(Role::Gate, &Places { read, write: vec![path("write")], run: Vec::new() });
+    assert!(confined.privileges.is_ok() && confined.calls.is_ok(), "{confined:?}");
+    assert!(is_denied(&Command::new("/bin/true").status()), "no program is run");
+    assert!(TcpStream::connect(&neighbour).is_ok(), "upstreams are called");
+    assert!(TcpListener::bind("127.0.0.1:0").is_ok());
+    let (readable, writable) = rustix::pipe::pipe().unwrap();
+    let (_, next) = rustix::pipe::pipe().unwrap();
+    rustix::io::write(&writable, b"bytes").unwrap();
+    let carried = rustix::pipe::splice(&readable, None, &next, None, 5, rustix::pipe::SpliceFlags::empty());
+    assert_eq!(carried, Ok(5), "bytes are carried without a look at them");
+    assert!(!may_make_code(), "what was written cannot be executed");
+    assert!(rustix::process::chroot("/").is_err());
+    std::thread::spawn(|| ()).join().unwrap();
+    if confined.files == Ok(Files::Open) {
+        return;
+    }
+    assert!(fs::read(path("other/file")).is_ok() && is_denied(&fs::read_dir(path("other"))));
+    assert!(is_denied(&fs::write(path("other/file"), "changed")));
+    assert!(is_denied(&fs::read("/etc/passwd")));
+    fs::create_dir(path("write/new")).unwrap();
+    fs::write(path("write/new/file"), "more").unwrap();
+    fs::rename(path("write/new/file"), path("write/new/other")).unwrap();
+    assert!(is_denied(&fs::create_dir(path("read/new"))));
+}
+
+/// Whether memory that was written can be made executable.
+fn may_make_code() -> bool {
+    use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect};
+    let both = ProtFlags::READ | ProtFlags::WRITE | ProtFlags::EXEC;
+    // SAFETY: new memory, to which nothing refers.
+    let mapped = unsafe { mmap_anonymous(std::ptr::null_mut(), 4096, both, MapFlags::PRIVATE) };
+    // SAFETY: as above.
+    let page = unsafe {
+        mmap_anonymous(std::ptr::null_mut(), 4096, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE).unwrap()
+    };
+    // SAFETY: the page made above.
+    let changed = unsafe { mprotect(page, 4096, MprotectFlags::READ | MprotectFlags::EXEC) };
+    mapped.is_ok() || changed.is_ok()
+}
+
+/// A gate whose configuration names a program runs that, with what the system has to run one, and nothing that somebody else has put somewhere.
+#[test]
+fn a_program_that_is_named_is_run_and_shut_in() {
+    if let Some(folder) = std::env::var_os(FOLDER) {
+        return inside_with_programs(Path::new(&folder));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["read", "write", "hooks"] {
+        fs::create_dir(folder.path().join(name)).unwrap();
+    }
+    for (script, text) in [("hooks/hook", "cat /etc/hostname >/dev/null; id -u; cat \"$1\""), ("write/other", "id -u")]
+    {
+        let place = folder.path().join(script);
+        fs::write(&place, format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::set_permissions(&place, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    fs::write(folder.path().join("secret"), "secret").unwrap();
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "a_program_that_is_named_is_run_and_shut_in", "--nocapture"])
+        .env(FOLDER, folder.path())
+        .output()
+        .unwrap();
+    let reported = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{reported}");
+}
+
+/// In the child.
+fn inside_with_programs(folder: &Path) {
+    let path = |name: &str| folder.join(name);
+    let system = ["/usr", "/bin", "/lib", "/lib64", "/etc"].map(Into::into);
+    let run = system.into_iter().chain([path("hooks")]).collect();
+    let write = vec![path("write"), "/dev/null".into()];
+    let confined = confine(Role::GateWithPrograms, &Places { read: vec![path("read")], write, run });
+    assert!(confined.privileges.is_ok() && confined.calls.is_ok(), "{confined:?}");
+    let output = Command::new(path("hooks/hook")).arg(path("secret")).process_group(0).output().unwrap();
+    assert!(output.stdout.starts_with(b"0\n") || output.stdout[0].is_ascii_digit(), "{output:?}");
+    if confined.files == Ok(Files::Open) {
+        return;
+    }
+    assert!(!output.status.success() && !output.stdout.ends_with(b"secret"), "it reads no more than we do: {output:?}");
+    assert!(is_denied(&Command::new(path("write/other")).status()), "what was written here is not run");
 }

@@ -57,6 +57,9 @@ pub enum Command {
         /// Exit with 1 if there are warnings, too
         #[arg(long)]
         strict: bool,
+        /// Say which files, capabilities and system calls the server would keep, and why
+        #[arg(long)]
+        sandbox: bool,
     },
     /// Say what differs between two configurations, or a running server's and a file, and which logged requests notice it
     Diff(command::diff::DiffCommand),
@@ -213,7 +216,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Quickstart(command) => command::quickstart::run(command),
         Command::Diff(command) => command::diff::run(&command),
         Command::Explain(command) => command::explain::run(&command),
-        Command::Check { file, strict } => command::check::run(&file, strict),
+        Command::Check { file, strict, sandbox } => command::check::run(&file, strict, sandbox),
         Command::As { program, arguments } => run_as(program, arguments),
         Command::Import { program, arguments } => import(program, &arguments),
         Command::Schema => print_with(|out| writeln!(out, "{:#}", config::json_schema())),

@@ -1,6 +1,7 @@
 //! The edge as a process: what is started before it serves, and how the supervisor runs it.
 
 mod changes;
+pub mod sandbox;
 mod views;
 
 use std::path::Path;
@@ -8,7 +9,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use config::{AdminConfig, Config, Reloaded};
+use config::{AdminConfig, Config, Reloaded, SandboxMode};
 use net::Inherited;
 use proxy::background::{documents, key_sets, rates, switches, upkeep};
 use proxy::passport::self_test;
@@ -17,7 +18,8 @@ use telemetry::{Diagnostics, Reporter, Snapshot};
 use tokio::task::AbortHandle;
 
 use crate::admin::{AdminState, Change, Operable, Rejection, ReloadRequest, View};
-use crate::supervisor::{self, Belongings, Origin, Plan, Reload, Role, Watched};
+use crate::supervisor::{self, Belongings, Beside, Control, Origin, Plan, Reload, Role, Watched};
+use sandbox::{Kept, Needs};
 
 /// How long the last log lines may take.
 const LOG_DEADLINE: Duration = Duration::from_secs(2);
@@ -31,14 +33,22 @@ pub struct Edge {
     /// Those of the last reload; none if it became active.
     problems: Mutex<Vec<String>>,
     began: Instant,
+    /// What the sandbox left it.
+    kept: Arc<OnceLock<Kept>>,
 }
 
 /// Runs an edge until it is told to end. `observe` is called once when it serves, and what it gives is kept until the end.
 pub fn run<T>(config: Config, source: Source, origin: Origin, observe: impl FnOnce(&Arc<Reporter>) -> T) -> ExitCode {
     let watched = watched(&config, origin.watched.as_deref());
     let (level, period) = (config.log.level.clone(), period(&config));
-    let start = |inherited: &mut Inherited, state| Edge::start(config, source, inherited, state);
-    let plan = Plan { prepare: || prepare(&level), watched, period, start };
+    let mode = if origin.is_unconfined { SandboxMode::Off } else { config.sandbox.mode };
+    let (beside, control) = (origin.beside.clone(), origin.control.clone());
+    let needs = Needs::of(&config, &beside, &control);
+    let kept = Arc::new(OnceLock::new());
+    let left = Arc::clone(&kept);
+    let source = within(source, beside, control, Arc::clone(&kept));
+    let start = |inherited: &mut Inherited, state| Edge::start(config, source, kept, inherited, state);
+    let plan = Plan { prepare: || prepare(&level, &needs, mode, &left), watched, period, start };
     supervisor::run(origin, plan, |edge: &Arc<Edge>| {
         for (listener, address) in edge.server.endpoints() {
             tracing::info!(listener, %address, "listening");
@@ -58,12 +68,18 @@ pub fn run<T>(config: Config, source: Source, origin: Origin, observe: impl FnOn
 }
 
 impl Edge {
-    fn start(config: Config, source: Source, inherited: &mut Inherited, state: State) -> Result<Edge, Vec<String>> {
+    fn start(
+        config: Config,
+        source: Source,
+        kept: Arc<OnceLock<Kept>>,
+        inherited: &mut Inherited,
+        state: State,
+    ) -> Result<Edge, Vec<String>> {
         let descriptors = net::process::raise_descriptor_limit();
         let reporter = Reporter::start(&config.log, config.workers);
         let reporter = reporter.map_err(|error| vec![format!("access log: {error}")])?;
         let server = Server::prepare(config, source, Arc::clone(&reporter), descriptors, (inherited, state))?;
-        Ok(Edge { server, reporter, orders: OnceLock::new(), problems: Mutex::default(), began: Instant::now() })
+        Ok(Edge { server, reporter, orders: OnceLock::new(), problems: Mutex::default(), began: Instant::now(), kept })
     }
 
     /// The active configuration.
@@ -119,6 +135,11 @@ impl Role for Edge {
             Reload::IfChanged => self.server.reload_if_changed(),
             Reload::Named => self.server.reload_keystores().map(Some),
         };
+        let outcome = outcome.map_err(|mut problems| {
+            let hint = self.kept.get().and_then(|kept| kept.hint(&problems));
+            problems.extend(hint);
+            problems
+        });
         let problems = outcome.as_ref().err().cloned().unwrap_or_default();
         *self.problems.lock().unwrap_or_else(PoisonError::into_inner) = problems;
         outcome
@@ -202,13 +223,31 @@ impl Operable for Edge {
     }
 }
 
-/// What the process does before anything is read.
-fn prepare(level: &str) -> Result<Diagnostics, Vec<String>> {
+/// A source whose configurations stay within what the sandbox left open.
+fn within(source: Source, beside: Beside, control: Control, kept: Arc<OnceLock<Kept>>) -> Source {
+    Box::new(move || {
+        let config = source()?;
+        let lacking = kept.get().map(|kept| kept.lacks(&Needs::of(&config, &beside, &control))).unwrap_or_default();
+        if lacking.is_empty() { Ok(config) } else { Err(lacking) }
+    })
+}
+
+/// What the process does before anything is read: it gives up what it does not need.
+fn prepare(level: &str, needs: &Needs, mode: SandboxMode, left: &OnceLock<Kept>) -> Result<Diagnostics, Vec<String>> {
+    // Before any thread is made: what is given up here is given up by all of them.
+    let undumped = net::process::forbid_core_dumps();
+    net::process::raise_descriptor_limit();
+    let (kept, problems) = sandbox::enter(needs, mode)?;
     let diagnostics = Diagnostics::start(level).map_err(|error| vec![format!("diagnostics: {error}")])?;
-    if let Err(error) = net::process::forbid_core_dumps() {
+    if let Err(error) = undumped {
         tracing::warn!(%error, "core dumps stay possible; they would hold private keys");
     }
     log_panics();
+    if mode != SandboxMode::Off {
+        kept.report(&problems);
+        // It is set once.
+        let _ = left.set(kept);
+    }
     Ok(diagnostics)
 }
 

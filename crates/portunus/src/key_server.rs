@@ -80,6 +80,8 @@ fn watched(config: &KeyServerConfig, configuration: Option<&Path>) -> Watched {
 }
 
 impl Role for KeyServer {
+    const HANDS_OVER: bool = false;
+
     fn beats(&self) -> Vec<u64> {
         self.0.beats()
     }

@@ -12,6 +12,7 @@
 mod admin_side;
 mod changes;
 mod handover;
+mod launcher;
 mod message;
 mod predecessor;
 mod signals;
@@ -34,6 +35,7 @@ use crate::admin::{AdminState, ReloadRequest};
 use crate::systemd;
 use admin_side::AdminSide;
 use changes::Changes;
+use launcher::Launcher;
 use predecessor::{Inheritance, Predecessor};
 use signals::Signals;
 use upgrades::Upgrades;
@@ -68,6 +70,9 @@ pub enum Reload {
 
 /// A process that serves: the edge or the key server, started.
 pub trait Role: Send + Sync + 'static {
+    /// Whether another process can take over from it.
+    const HANDS_OVER: bool = true;
+
     /// Begins to accept.
     ///
     /// # Errors
@@ -154,6 +159,10 @@ pub struct Origin {
     pub watched: Option<PathBuf>,
     /// Where the admin socket is, whatever the configuration says.
     pub control: Control,
+    /// What it reads and writes beside what its configuration names.
+    pub beside: Beside,
+    /// It keeps all rights of its user: it is not for production, and does more than serve.
+    pub is_unconfined: bool,
     /// How often the configuration is made anew without a reason, where changes of what it is made of may not show in one file.
     pub remade: Option<Duration>,
 }
@@ -162,7 +171,27 @@ impl Origin {
     /// Of a process that was started from a file; its admin socket is the `usual` one unless the options name another.
     pub fn of_file(file: &Path, options: Options, usual: Control) -> Origin {
         let control = Control::of_option(options.control, usual);
-        Origin { watched: (!options.no_watch).then(|| file.to_owned()), control, remade: None }
+        let beside = Beside { read: vec![file.to_owned()], write: Vec::new() };
+        Origin { watched: (!options.no_watch).then(|| file.to_owned()), control, beside, ..Origin::default() }
+    }
+}
+
+/// Files and folders beside those that a configuration names.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Beside {
+    /// Read again at a reload.
+    pub read: Vec<PathBuf>,
+    /// Written to.
+    pub write: Vec<PathBuf>,
+}
+
+impl Beside {
+    /// Of a front door, which reads what its arguments name, and in the place of the API firewall a file in the working directory.
+    pub fn of_arguments(arguments: &[std::ffi::OsString]) -> Beside {
+        let texts = arguments.iter().filter_map(|argument| argument.to_str());
+        let values = texts.flat_map(|text| [Some(text), text.split_once('=').map(|(_, value)| value)]);
+        let named = values.flatten().chain(["apifw.yaml"]).map(PathBuf::from).filter(|path| path.exists());
+        Beside { read: named.collect(), write: Vec::new() }
     }
 }
 
@@ -185,12 +214,21 @@ pub fn run<R: Role, T, D>(
     plan: Plan<impl FnOnce() -> Result<D, Vec<String>>, impl FnOnce(&mut Inherited, State) -> Result<R, Vec<String>>>,
     serving: impl FnOnce(&Arc<R>) -> T,
 ) -> ExitCode {
-    handover::note_program();
+    // As the program is called now: the file behind the name may be another one by the time of an upgrade, and is to be.
+    let program = handover::program();
     // Before anything else is opened, so that no descriptor can be taken for one of these.
     let (predecessor, managed) = match (Predecessor::meet(), Inherited::from_manager()) {
         (Ok(predecessor), Ok(managed)) => (predecessor, managed),
         (Err(problem), _) => return say_problems(&[problem]),
         (_, Err(problems)) => return say_problems(&problems),
+    };
+    // Before a signal is caught, a file is read or a thread is made: it is to have nothing of ours.
+    let launcher = match (R::HANDS_OVER, program) {
+        (false, _) => Err("this server has no upgrades".to_owned()),
+        (true, Err(error)) => Err(format!("the program's name: {error}")),
+        (true, Ok(program)) => {
+            Launcher::begin(&program).map_err(|error| format!("nothing starts the program: {error}"))
+        }
     };
     // At once, or a signal that comes while we start would end us instead of being obeyed.
     let (runtime, mut signals) = match signals::catch() {
@@ -203,7 +241,7 @@ pub fn run<R: Role, T, D>(
     systemd::prepare();
     let started = (plan.prepare)().and_then(|diagnostics| {
         let changes = Changes::watch(plan.watched, plan.period);
-        let upgrades = Upgrades::default();
+        let upgrades = Upgrades::new(launcher);
         let (role, admin) = begin(predecessor.as_ref(), managed, plan.start, origin.control, &upgrades, &runtime)?;
         Ok((role, admin, changes, upgrades, diagnostics))
     });
@@ -227,7 +265,7 @@ pub fn run<R: Role, T, D>(
         let successor = serve(&mut signals, changes, files, &mut admin, &mut upgrades, &role).await;
         // The service manager looks at the new process now.
         watchdog.iter().filter(|_| successor.is_some()).for_each(|watchdog| watchdog.abort());
-        drain(&mut signals, admin, &*role, successor).await;
+        drain(&mut signals, admin, &*role, (&upgrades, successor)).await;
     });
     match role.stop() {
         0 => ExitCode::SUCCESS,
@@ -320,7 +358,7 @@ async fn serve<R: Role>(
                     systemd::handed_over(pid);
                     // It may have read the file before that changed, and watched it after.
                     if changes.is_pending() {
-                        signals::pass_hangup_on(pid);
+                        upgrades.pass_hangup_on(pid);
                     }
                     return Some(pid);
                 }
@@ -429,7 +467,12 @@ fn announced(role: &impl Role, what: Reload) -> Result<Option<Reloaded>, Vec<Str
 
 /// Shuts down in order: not ready, no longer accepting, until nothing is open, `drain_timeout` is over, or another signal says to end now. If `successor`
 /// accepts in our place, what is open is all that is left, and a first signal may be meant for it.
-async fn drain(signals: &mut Signals, admin: AdminSide, role: &impl Role, successor: Option<u32>) {
+async fn drain(
+    signals: &mut Signals,
+    admin: AdminSide,
+    role: &impl Role,
+    (upgrades, successor): (&Upgrades, Option<u32>),
+) {
     let (delay, timeout) = role.drain_times();
     let (delay, timeout, admin) = match successor {
         None => {
@@ -473,7 +516,7 @@ async fn drain(signals: &mut Signals, admin: AdminSide, role: &impl Role, succes
             biased;
             // First: one that came during the upgrade is passed on even if nothing is open here.
             Some(()) = signals.hangup.recv() => match successor {
-                Some(successor) => signals::pass_hangup_on(successor),
+                Some(successor) => upgrades.pass_hangup_on(successor),
                 None => tracing::warn!("SIGHUP: nothing is loaded while the server shuts down"),
             },
             Some(()) = signals.terminate.recv() => if std::mem::replace(&mut is_for_us, true) { break },

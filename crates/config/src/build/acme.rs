@@ -35,7 +35,7 @@ impl Build<'_> {
         let folder = node.get("folder").and_then(|at| {
             let folder = self.sources.folder(at.span).join(at.text()?);
             let parent = folder.parent().map(ToOwned::to_owned).unwrap_or_default();
-            self.referenced.push(Referenced { path: parent, is_folder: true, span: at.span });
+            self.referenced.push(Referenced { path: parent, is_folder: true, is_read: false, span: at.span });
             Some(folder)
         });
         let directories = node.get("directory").map(Node::one_or_many).unwrap_or_default();

@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use wire::http::field_kind::may_be_trusted;
 
 use super::{Build, Fault, address, headers, read};
-use crate::model::{AccessLog, Forwarding, LogConfig, LogField};
+use crate::model::{AccessLog, Forwarding, LogConfig, LogField, SandboxConfig, SandboxMode};
 use crate::problem::shown;
 use crate::yaml::Node;
 
@@ -26,6 +26,24 @@ impl Build<'_> {
 
     pub(super) fn trusted_proxies(&mut self, root: &Node) -> Vec<IpNet> {
         self.parsed_list(root, "trusted_proxies", address::network)
+    }
+
+    /// What the process may still do once it serves.
+    pub(super) fn sandbox(&mut self, root: &Node) -> SandboxConfig {
+        let (word, folders) = match read::mapping(root, "sandbox") {
+            Some(node) => (read::text(node, "mode"), Some(node)),
+            None => (read::text(root, "sandbox"), None),
+        };
+        let mode = match word {
+            Some("on") => SandboxMode::On,
+            Some("off") => SandboxMode::Off,
+            _ => SandboxMode::Auto,
+        };
+        let mut folders = |key: &str| {
+            let items = folders.and_then(|node| node.get(key)).map(Node::one_or_many).unwrap_or_default();
+            items.iter().filter_map(|item| self.reference(item, true)).collect()
+        };
+        SandboxConfig { mode, read: folders("read"), write: folders("write") }
     }
 
     pub(super) fn log(&mut self, root: &Node, fields: Arc<[LogField]>) -> LogConfig {
@@ -57,7 +75,12 @@ impl Build<'_> {
         }
         let path = self.sources.folder(node.span).join(text);
         if let Some(folder) = path.parent() {
-            self.referenced.push(super::Referenced { path: folder.to_owned(), is_folder: true, span: node.span });
+            self.referenced.push(super::Referenced {
+                path: folder.to_owned(),
+                is_folder: true,
+                is_read: false,
+                span: node.span,
+            });
         }
         Some(path)
     }

@@ -131,6 +131,7 @@ pub(crate) static OBJECTS: &[&Object] = &[
     &ADMIN,
     &LOG,
     &ACCESS_LOG,
+    &SANDBOX,
     &LIMITS,
 ];
 
@@ -250,6 +251,12 @@ pub(crate) static ROOT: Object = object(
             "The admin listener: metrics, health, configuration, reload.",
         ),
         optional("log", Shape::Object(&LOG), "(see there)", "Logs."),
+        optional(
+            "sandbox",
+            Shape::Either(&[Shape::Choice(&["auto", "on", "off"]), Shape::Object(&SANDBOX)]),
+            "auto",
+            "After the start, allow only the files that the configuration names (Landlock), the capabilities and the system calls that it needs. `auto`: as far as the kernel can. `on`: reject to start otherwise. A mapping adds folders. Read at the start.",
+        ),
         optional("limits", Shape::Object(&LIMITS), "(see there)", "Limits of the process."),
     ]],
 );

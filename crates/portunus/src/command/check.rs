@@ -10,9 +10,13 @@ use std::sync::Arc;
 use config::{self, Config, InvalidFile};
 use proxy::generation::Generation;
 
+use crate::admin::place;
+use crate::edge::sandbox::Needs;
+use crate::supervisor::{Beside, Control};
+
 /// Checks `file`: 0 and a summary if it can be used, else 1 and every problem on stderr, with its source line for people at a terminal. `strict`: 1 also
-/// if there is a warning.
-pub fn run(file: &Path, strict: bool) -> ExitCode {
+/// if there is a warning. `sandbox`: also what the server would keep of its rights.
+pub fn run(file: &Path, strict: bool, sandbox: bool) -> ExitCode {
     let config = match config::check_file(file) {
         Ok(config) => Arc::new(config),
         Err(invalid) => return reject(&invalid),
@@ -25,6 +29,10 @@ pub fn run(file: &Path, strict: bool) -> ExitCode {
             let warnings: Vec<String> = stores.chain(generation.warnings()).collect();
             warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
             println!("{}", summary(file, &config));
+            if sandbox {
+                let beside = Beside { read: vec![file.to_owned()], ..Beside::default() };
+                print!("{}", Needs::of(&config, &beside, &Control::At(place::to_ask())).explain(config.sandbox.mode));
+            }
             if strict && !warnings.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
         }
         Err(error) => {

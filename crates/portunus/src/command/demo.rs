@@ -127,7 +127,9 @@ fn serve_prepared(file: &Path) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    edge::run(config, source, Origin::default(), |reporter| {
+    // It ends the upstream that it has started.
+    let origin = Origin { is_unconfined: true, ..Origin::default() };
+    edge::run(config, source, origin, |reporter| {
         let reporter = Arc::clone(reporter);
         // Ends with the process.
         #[expect(clippy::disallowed_methods, reason = "a thread of its own")]

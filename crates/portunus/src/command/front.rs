@@ -10,7 +10,7 @@ use compat::gokeyless::{self, Translated};
 use compat::{Front, api_firewall};
 use proxy::server::Source;
 
-use crate::supervisor::Origin;
+use crate::supervisor::{Beside, Origin};
 use crate::{edge, key_server};
 
 /// Runs what a front door makes of `arguments`; a reload asks it again, since it reads files.
@@ -28,12 +28,13 @@ pub fn run_announced(
         Front::Run { config, warnings } => {
             warnings.iter().for_each(|warning| complain!("warning: {warning}"));
             let announcements = announce(&arguments);
+            let origin = Origin { beside: Beside::of_arguments(&arguments), ..Origin::default() };
             let source: Source = Box::new(move || match front_door(&arguments) {
                 Front::Run { config, .. } => Ok(*config),
                 Front::Rejected { problems, .. } => Err(problems),
                 Front::Exit { errors, .. } => Err(errors.lines().map(str::to_owned).collect()),
             });
-            edge::run(*config, source, Origin::default(), |_| announcements.iter().for_each(|line| say!("{line}")))
+            edge::run(*config, source, origin, |_| announcements.iter().for_each(|line| say!("{line}")))
         }
         ended @ (Front::Rejected { .. } | Front::Exit { .. }) => finish(ended),
     }
@@ -51,6 +52,8 @@ pub fn run_api_firewall(arguments: Vec<OsString>) -> ExitCode {
     };
     warnings.iter().for_each(|warning| complain!("warning: {warning}"));
     let reported = Mutex::new(warnings);
+    // It notes in the database which documents it has taken.
+    let beside = Beside { write: vec![database.clone()], ..Beside::of_arguments(&arguments) };
     let source: Source = Box::new(move || {
         let (config, warnings) = api_firewall::reread(&arguments)?;
         let mut reported = reported.lock().unwrap_or_else(PoisonError::into_inner);
@@ -58,7 +61,7 @@ pub fn run_api_firewall(arguments: Vec<OsString>) -> ExitCode {
         *reported = warnings;
         Ok(config)
     });
-    let origin = Origin { watched: Some(database), remade: period, ..Origin::default() };
+    let origin = Origin { watched: Some(database), remade: period, beside, ..Origin::default() };
     edge::run(*config, source, origin, |_| ())
 }
 

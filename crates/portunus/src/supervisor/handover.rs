@@ -1,4 +1,4 @@
-//! The old process's side of an upgrade: starts the new one, gives it sockets and state, and waits until it serves.
+//! The old process's side of an upgrade: has the new one started, gives it sockets and state, and waits until it serves.
 //!
 //! ```text
 //! spawned → given (sockets, state) → ready → go → serving: handed over
@@ -7,12 +7,10 @@
 //!
 //! Until the last word of the new process this one accepts as before, so there is nothing to undo.
 
-use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use net::Channel;
@@ -20,10 +18,8 @@ use net::inherited::Passed;
 use proxy::server::State;
 use tokio::task::JoinHandle;
 
+use super::launcher::{Launcher, Program};
 use super::message::{Message, SocketNote};
-
-/// Says to a process that its standard input leads to the one that it takes over from.
-pub const MARK: &str = "PORTUNUS_UPGRADE";
 
 /// Sockets in one message.
 const SOCKETS_PER_MESSAGE: usize = 32;
@@ -32,7 +28,10 @@ const SOCKETS_PER_MESSAGE: usize = 32;
 const SERVERS_PER_MESSAGE: usize = 16;
 
 /// How this process was started, as it was then: the file behind the name may be another by now, and is to be.
-static PROGRAM: LazyLock<io::Result<(PathBuf, Vec<OsString>)>> = LazyLock::new(|| {
+///
+/// # Errors
+/// The working directory or the program itself has no name.
+pub fn program() -> io::Result<Program> {
     let mut arguments = std::env::args_os();
     let name = arguments.next().map(PathBuf::from).unwrap_or_default();
     let path = if name.parent().is_some_and(|folder| !folder.as_os_str().is_empty()) {
@@ -41,11 +40,6 @@ static PROGRAM: LazyLock<io::Result<(PathBuf, Vec<OsString>)>> = LazyLock::new(|
         std::env::current_exe()?
     };
     Ok((path, arguments.collect()))
-});
-
-/// Notes how this process was started.
-pub fn note_program() {
-    LazyLock::force(&PROGRAM);
 }
 
 /// What the new process is given.
@@ -62,7 +56,8 @@ pub struct Belongings {
 /// An upgrade under way.
 #[derive(Debug)]
 pub struct Handover {
-    child: Arc<Mutex<Child>>,
+    launcher: Arc<Launcher>,
+    pid: u32,
     task: JoinHandle<Result<(), Vec<String>>>,
 }
 
@@ -71,30 +66,23 @@ impl Handover {
     ///
     /// # Errors
     /// It cannot be started.
-    pub fn begin(belongings: Belongings) -> Result<Handover, Vec<String>> {
-        let (path, arguments) = PROGRAM.as_ref().map_err(|error| vec![format!("the program's name: {error}")])?;
+    pub fn begin(launcher: &Arc<Launcher>, belongings: Belongings) -> Result<Handover, Vec<String>> {
         let (channel, theirs) = Channel::pair().map_err(|error| vec![error.to_string()])?;
-        let mut command = Command::new(path);
-        command.args(arguments).env(MARK, "stdin").stdin(Stdio::from(theirs));
-        // These speak of this process. The service manager is told who is the main one when there is a new one.
-        ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_PID"]
-            .iter()
-            .for_each(|name| _ = command.env_remove(name));
-        let child = command.spawn().map_err(|error| vec![format!("{} cannot be started: {error}", path.display())])?;
-        // Ours of the other end goes with the command: if the new process ends, nobody else may hold it open.
-        drop(command);
-        let child = Arc::new(Mutex::new(child));
-        let watched = Arc::clone(&child);
+        let pid = launcher.start(&theirs).map_err(|problem| vec![problem])?;
+        // The other end is the new process's alone: if it ends, nobody else may hold that open.
+        drop(theirs);
+        let launcher = Arc::clone(launcher);
+        let watched = Arc::clone(&launcher);
         let task = tokio::task::spawn_blocking(move || {
             let outcome = converse(&channel, belongings);
             outcome.map_err(|problem| end(&watched, problem))
         });
-        Ok(Handover { child, task })
+        Ok(Handover { launcher, pid, task })
     }
 
     /// The number of the new process.
     pub fn pid(&self) -> u32 {
-        self.child.lock().unwrap_or_else(PoisonError::into_inner).id()
+        self.pid
     }
 
     /// Waits until it serves. May be dropped and called again.
@@ -107,7 +95,7 @@ impl Handover {
 
     /// Ends the new process.
     pub fn cancel(self) {
-        let _ = self.child.lock().unwrap_or_else(PoisonError::into_inner).kill();
+        let _ = self.launcher.end(true);
     }
 }
 
@@ -125,26 +113,13 @@ enum Failure {
 }
 
 /// Ends the new process; says what was wrong with it.
-fn end(child: &Mutex<Child>, failure: Failure) -> Vec<String> {
-    let mut child = child.lock().unwrap_or_else(PoisonError::into_inner);
-    if failure != Failure::Gone {
-        let _ = child.kill();
-    }
-    // It has closed its end: it is about to end, or does something that it was not made for.
-    let until = Instant::now() + Duration::from_secs(1);
-    let mut status = child.try_wait();
-    while matches!(status, Ok(None)) && Instant::now() < until {
-        std::thread::park_timeout(Duration::from_millis(10));
-        status = child.try_wait();
-    }
-    if matches!(status, Ok(None)) {
-        let _ = child.kill();
-        status = child.wait().map(Some);
-    }
+fn end(launcher: &Launcher, failure: Failure) -> Vec<String> {
+    // One that has closed its end is about to end, or does something that it was not made for.
+    let status = launcher.end(failure != Failure::Gone).filter(|status| !status.is_empty());
     match failure {
         Failure::Reported(problems) => problems,
         Failure::Gone => {
-            let status = status.ok().flatten().map_or_else(String::new, |status| format!(" ({status})"));
+            let status = status.map_or_else(String::new, |status| format!(" ({status})"));
             vec![format!("the new process ended before it served{status}; what it said is in the diagnostic log")]
         }
         Failure::Slow(seconds) => {

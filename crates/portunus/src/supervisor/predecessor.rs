@@ -12,7 +12,7 @@ use net::inherited::Passed;
 use net::{Channel, Inherited};
 use proxy::server::State;
 
-use super::handover::MARK;
+use super::launcher::MARK;
 use super::message::Message;
 
 /// How long the old process is waited for. It ends us long before, or itself.

@@ -32,11 +32,3 @@ pub fn catch() -> std::io::Result<(LocalRuntime, Signals)> {
     })?;
     Ok((runtime, signals))
 }
-
-/// Has the process that took over from this one, which is its child, reload.
-pub fn pass_hangup_on(successor: u32) {
-    tracing::info!(successor, "SIGHUP is passed on to the process that serves");
-    if let Err(error) = net::process::hang_up(successor) {
-        tracing::error!(successor, %error, "SIGHUP cannot be passed on");
-    }
-}

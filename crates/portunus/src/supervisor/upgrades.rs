@@ -8,6 +8,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 use super::handover::{Belongings, Handover};
+use super::launcher::Launcher;
 use crate::admin::{Change, Operable, Rejection, UpgradeRequest, View};
 use crate::systemd;
 
@@ -78,13 +79,8 @@ pub struct Upgrades {
     turns: Turns,
     /// Kept from the beginning of an upgrade until it has failed; for ever, if it has not.
     turn: Option<OwnedRwLockWriteGuard<()>>,
-}
-
-impl Default for Upgrades {
-    fn default() -> Upgrades {
-        let (sender, requests) = unbounded_channel();
-        Upgrades { sender, requests, running: None, turns: Turns::default(), turn: None }
-    }
+    /// What starts the new process, or why there is none.
+    launcher: Result<Arc<Launcher>, String>,
 }
 
 /// What an upgrade comes to.
@@ -97,6 +93,21 @@ pub enum News {
 }
 
 impl Upgrades {
+    /// None yet.
+    pub fn new(launcher: Result<Launcher, String>) -> Upgrades {
+        let (sender, requests) = unbounded_channel();
+        let launcher = launcher.map(Arc::new);
+        Upgrades { sender, requests, running: None, turns: Turns::default(), turn: None, launcher }
+    }
+
+    /// Has the process that took over from this one reload.
+    pub fn pass_hangup_on(&self, successor: u32) {
+        tracing::info!(successor, "SIGHUP is passed on to the process that serves");
+        if let Err(problem) = self.launcher.as_ref().map_or_else(|problem| Err(problem.clone()), |one| one.hang_up()) {
+            tracing::error!(successor, problem, "SIGHUP cannot be passed on");
+        }
+    }
+
     /// What the admin side asks for one with. It waits for the outcome.
     pub fn request(&self) -> UpgradeRequest {
         let sender = self.sender.clone();
@@ -153,7 +164,8 @@ impl Upgrades {
             Some(_) => Err(vec!["another upgrade is under way".to_owned()]),
             None => self.turns.for_upgrade(),
         };
-        let (turn, belongings) = match turn.and_then(|turn| Ok((turn, offer()?))) {
+        let launcher = || self.launcher.clone().map_err(|problem| vec![problem]);
+        let (turn, launcher, belongings) = match turn.and_then(|turn| Ok((turn, launcher()?, offer()?))) {
             Ok(allowed) => allowed,
             Err(problems) => {
                 let _ = reply.send(Err(problems));
@@ -161,7 +173,7 @@ impl Upgrades {
             }
         };
         systemd::upgrading();
-        match Handover::begin(belongings) {
+        match Handover::begin(&launcher, belongings) {
             Ok(handover) => {
                 tracing::info!(pid = handover.pid(), "upgrade: the new process is started");
                 (self.running, self.turn) = (Some((handover, reply)), Some(turn));

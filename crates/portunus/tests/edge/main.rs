@@ -24,6 +24,7 @@ mod names;
 mod operate;
 mod quickstart;
 mod reload;
+mod sandbox;
 mod shutdown;
 mod sockets;
 mod tls_clients;

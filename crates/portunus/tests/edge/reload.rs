@@ -115,7 +115,7 @@ fn what_is_wrong_changes_nothing_and_says_so() {
     check(&(good.clone() + "keystores: { main: { folder: nowhere, default: a } }"), &["nowhere"]);
     // Ten times what may be read: a generator has run away.
     check(&(good.clone() + &"# filler, filler, filler, filler\n".repeat(1_300_000)), &["larger than"]);
-    check(&good.replace("127.0.0.1:0", "192.0.2.77:80"), &["cannot bind"]);
+    check(&good.replace("127.0.0.1:0", "192.0.2.77:8080"), &["cannot bind"]);
     gate.wait_for("reload rejected, the active configuration stays");
     gate.rewrite(&good);
     assert!(post_reload(&gate).ends_with("{\"generation\":2}\n"));
@@ -303,7 +303,8 @@ fn a_listener_that_comes_with_another_number_of_workers_is_served_whole() {
 #[test]
 fn the_access_log_and_the_log_level_follow_a_reload() {
     let upstream = Upstream::ok();
-    let with = |log: &str| yaml(&upstream, "", &format!("log: {{ {log} }}"));
+    // The folder of a log that comes later is named beforehand.
+    let with = |log: &str| yaml(&upstream, "", &format!("sandbox: {{ write: . }}\nlog: {{ {log} }}"));
     let gate = Gate::start(&with("level: info, access: none"));
     let lines = || {
         let text = std::fs::read_to_string(gate.dir.path().join("access.log")).unwrap_or_default();

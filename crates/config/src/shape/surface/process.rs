@@ -55,3 +55,23 @@ pub(in crate::shape) static ACCESS_LOG: Object = object(
         optional("output", Shape::Text("`stdout` or a file"), "stdout", "Destination. A file is reopened on SIGUSR1."),
     ]],
 );
+
+pub(in crate::shape) static SANDBOX: Object = object(
+    "sandbox",
+    "what the process may still do once it serves",
+    &[&[
+        optional("mode", Shape::Choice(&["auto", "on", "off"]), "auto", "As `sandbox` without a mapping."),
+        optional(
+            "read",
+            Shape::OneOrMany(&Shape::Text("a folder")),
+            "(none)",
+            "Further folders that may be read, for files that a reload will name.",
+        ),
+        optional(
+            "write",
+            Shape::OneOrMany(&Shape::Text("a folder")),
+            "(none)",
+            "Further folders that may be written to, for logs and Unix sockets that a reload will name.",
+        ),
+    ]],
+);

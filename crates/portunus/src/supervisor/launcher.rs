@@ -1,0 +1,147 @@
+//! A process beside this one that starts the program again for an upgrade, since this one cannot once it has shut itself in: what it gave up it would pass on.
+//!
+//! ```text
+//! forked before anything is read or given up → waits ──start, the new process's standard input──→ started ──end, hang up──→ …
+//!        └── this process has ended: so does the launcher, and what it started goes on by itself
+//! ```
+//!
+//! It does one thing: run the program under the name and with the arguments that this process was started with, on a descriptor that it is given. It takes no
+//! name, argument or variable from this process, so whoever got hold of this one could have nothing else run. Requests are single words; responses begin with
+//! the letter of their kind.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use net::Channel;
+
+/// Says to a process that its standard input leads to the one that it takes over from.
+pub const MARK: &str = "PORTUNUS_UPGRADE";
+
+/// How long the launcher may take for a response.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long a process that closed its end may take to end.
+const LAST_MOMENT: Duration = Duration::from_secs(1);
+
+/// How often the launcher looks whether a request came, where the kernel wakes it without one.
+const WAIT: Duration = Duration::from_secs(3600);
+
+/// A program and its arguments.
+pub type Program = (PathBuf, Vec<OsString>);
+
+/// The launcher, as this process sees it.
+#[derive(Debug)]
+pub struct Launcher(Mutex<Channel>);
+
+impl Launcher {
+    /// Begins it. To be called while there is one thread.
+    ///
+    /// # Errors
+    /// The kernel rejects; why there will be no upgrades.
+    pub fn begin(program: &Program) -> io::Result<Launcher> {
+        let (ours, theirs) = Channel::pair()?;
+        net::process::fork(theirs, |channel| serve(&Channel::of(channel), program))?;
+        Ok(Launcher(Mutex::new(ours)))
+    }
+
+    /// Starts the program with this as its standard input; the number of its process.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start(&self, input: &OwnedFd) -> Result<u32, String> {
+        let response = self.ask("start", &[input.as_fd()])?;
+        match response.split_at_checked(1) {
+            Some(("P", pid)) => pid.parse().map_err(|_| "the launcher names no process".to_owned()),
+            Some((_, problem)) => Err(problem.to_owned()),
+            None => Err("the launcher says nothing".to_owned()),
+        }
+    }
+
+    /// Ends what was started last, at once or after a moment in which it may end by itself; what it ended with.
+    pub fn end(&self, at_once: bool) -> Option<String> {
+        let response = self.ask(if at_once { "kill" } else { "end" }, &[]).ok()?;
+        response.strip_prefix('X').map(str::to_owned)
+    }
+
+    /// Sends SIGHUP to what was started last.
+    ///
+    /// # Errors
+    /// It cannot be sent.
+    pub fn hang_up(&self) -> Result<(), String> {
+        match self.ask("hangup", &[])?.strip_prefix('E') {
+            None => Ok(()),
+            Some(problem) => Err(problem.to_owned()),
+        }
+    }
+
+    fn ask(&self, request: &str, descriptors: &[std::os::fd::BorrowedFd<'_>]) -> Result<String, String> {
+        let channel = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = Instant::now() + PATIENCE;
+        let gone = || "the process that starts the program again has ended; restart instead".to_owned();
+        let failed = |error: io::Error| match error.kind() {
+            io::ErrorKind::BrokenPipe => gone(),
+            _ => format!("the process that starts the program again cannot be asked: {error}"),
+        };
+        channel.send(request.as_bytes(), descriptors, until).map_err(failed)?;
+        let (response, _) = channel.receive(until).map_err(failed)?.ok_or_else(gone)?;
+        String::from_utf8(response).map_err(|_| "the launcher says no text".to_owned())
+    }
+}
+
+/// What the launcher does until its channel is closed.
+fn serve(channel: &Channel, program: &Program) {
+    let mut started = None;
+    loop {
+        let (request, descriptors) = match channel.receive(Instant::now() + WAIT) {
+            Ok(Some(received)) => received,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+            Ok(None) | Err(_) => return,
+        };
+        let response = match (&request[..], descriptors.into_iter().next()) {
+            (b"start", Some(input)) => match start(program, input) {
+                Ok(child) => format!("P{}", started.insert(child).id()),
+                Err(problem) => format!("E{problem}"),
+            },
+            (b"end", _) => format!("X{}", started.as_mut().map(|child| end(child, LAST_MOMENT)).unwrap_or_default()),
+            (b"kill", _) => {
+                format!("X{}", started.as_mut().map(|child| end(child, Duration::ZERO)).unwrap_or_default())
+            }
+            (b"hangup", _) => match started.as_ref().map(|child| net::process::hang_up(child.id())) {
+                Some(Err(error)) => format!("E{error}"),
+                _ => "P".to_owned(),
+            },
+            _ => "Ethis is not understood".to_owned(),
+        };
+        if channel.send(response.as_bytes(), &[], Instant::now() + PATIENCE).is_err() {
+            return;
+        }
+    }
+}
+
+fn start((path, arguments): &Program, input: OwnedFd) -> Result<Child, String> {
+    let mut command = Command::new(path);
+    command.args(arguments).env(MARK, "stdin").stdin(Stdio::from(input));
+    // These speak of the old process. The service manager is told who is the main one when there is a new one.
+    ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_PID"].iter().for_each(|name| _ = command.env_remove(name));
+    command.spawn().map_err(|error| format!("{} cannot be started: {error}", path.display()))
+}
+
+/// Has a process end; what it ended with.
+fn end(child: &mut Child, patience: Duration) -> String {
+    let until = Instant::now() + patience;
+    let mut status = child.try_wait();
+    while matches!(status, Ok(None)) && Instant::now() < until {
+        std::thread::park_timeout(Duration::from_millis(10));
+        status = child.try_wait();
+    }
+    if matches!(status, Ok(None)) {
+        let _ = child.kill();
+        status = child.wait().map(Some);
+    }
+    status.ok().flatten().map_or_else(String::new, |status| status.to_string())
+}
