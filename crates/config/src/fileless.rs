@@ -20,7 +20,8 @@ impl AdminConfig {
 
     /// Its settings that are a value alone.
     pub(super) fn read(bind: Endpoint, node: &Node) -> AdminConfig {
-        AdminConfig { bind, token: None, hosts: Vec::new(), connection_timeout: setting(node, "connection_timeout") }
+        let connection_timeout = setting(node, "connection_timeout");
+        AdminConfig { bind, token: None, tls: None, hosts: Vec::new(), connection_timeout }
     }
 }
 

@@ -715,10 +715,23 @@ pub struct AdminConfig {
     pub bind: Endpoint,
     /// What requests over TCP must bear.
     pub token: Option<Secret>,
+    /// TLS on its address.
+    pub tls: Option<AdminTls>,
     /// Further Host values accepted beside the bound address, `localhost` and loopback literals.
     pub hosts: Vec<String>,
     /// Longest life of a connection.
     pub connection_timeout: Duration,
+}
+
+/// TLS of the admin listener.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AdminTls {
+    /// Chain, PEM.
+    pub certificate: PathBuf,
+    /// Its key, PEM.
+    pub private_key: PathBuf,
+    /// What clients must show.
+    pub client_certificate: Option<ClientCertificateConfig>,
 }
 
 /// Logs.

@@ -30,6 +30,12 @@ pub fn confine(config: &KeyServerConfig, control: Option<&Path>) -> Result<Files
     if let Some(config::Secret::File(path)) = config.admin.as_ref().and_then(|admin| admin.token.as_ref()) {
         read.insert(parent(path));
     }
+    if let Some(tls) = config.admin.as_ref().and_then(|admin| admin.tls.as_ref()) {
+        let rule = tls.client_certificate.as_ref();
+        let files = [Some(&tls.certificate), Some(&tls.private_key), rule.map(|rule| &rule.ca)];
+        let lists = rule.and_then(|rule| rule.crl.as_ref());
+        read.extend(files.into_iter().flatten().chain(lists).map(parent));
+    }
     read.extend(config.config_folder.clone());
     read.insert(PathBuf::from("/proc/self"));
     let mut write = BTreeSet::new();

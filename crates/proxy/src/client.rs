@@ -51,7 +51,7 @@ pub fn is_allowed(rule: &TlsRule, certificate: Option<&PeerCertificate>) -> bool
 }
 
 /// Whether a certificate holds a SAN written as `DNS:`, `URI:`, `EMAIL:` or `IP:` and its value.
-pub(crate) fn holds(certificate: &PeerCertificate, san: &str) -> bool {
+pub fn holds(certificate: &PeerCertificate, san: &str) -> bool {
     match san.split_once(':') {
         Some(("DNS", name)) => certificate.dns_names.iter().any(|dns| dns.eq_ignore_ascii_case(name)),
         Some(("URI", uri)) => certificate.uris.iter().any(|other| other == uri),

@@ -14,8 +14,8 @@ use super::responses::{KnownResponses, RESPONSE_KEYS};
 use super::tunnels::KnownHere;
 use super::{Build, Fault, address, identifier, names_in, read};
 use crate::model::{
-    AdminConfig, Bindable, ClientCertificateConfig, Endpoint, ListenerConfig, ProxyHeaderRule, Service, TlsConfig,
-    TlsSettings, Trust,
+    AdminConfig, AdminTls, Bindable, ClientCertificateConfig, Endpoint, ListenerConfig, ProxyHeaderRule, Service,
+    TlsConfig, TlsSettings, Trust,
 };
 use crate::problem::{Span, shown};
 use crate::shape::surface::ListenerOptions;
@@ -243,23 +243,39 @@ impl Build<'_> {
         };
         if !is_local && read::boolean(node, "allow_remote") != Some(true) {
             let what = "the admin listener is not on loopback";
-            let fix = "bind `127.0.0.1:9901` or a Unix socket, or say `allow_remote: true` and add a `token`";
+            let fix = "bind `127.0.0.1:9901` or a Unix socket, or say `allow_remote: true` and add a `token` or `tls` with `client_certificate`";
             self.problems.add(bind.span, what, fix);
         }
         let token = read::mapping(node, "token").and_then(|token| self.secret(token));
+        let tls = read::mapping(node, "tls").and_then(|tls| self.admin_tls(tls));
+        let asks_who = token.is_some() || tls.as_ref().is_some_and(|tls| tls.client_certificate.is_some());
+        if let (Endpoint::Unix(_), Some(at)) = (&endpoint, node.get("tls")) {
+            self.problems.add(at.span, "a Unix socket has no TLS", "remove `tls`, or bind an address");
+        }
         match (&endpoint, node.get("token")) {
             (Endpoint::Unix(_), Some(at)) => {
                 let what = "`token` has no effect on a Unix socket, whose file mode says who may connect";
                 self.problems.add(at.span, what, "remove it, or bind an address");
             }
-            (Endpoint::Tcp(_), None) if !is_local && read::boolean(node, "allow_remote") == Some(true) => {
-                let what = "the admin listener is not on loopback and has no `token`: everybody could use it";
+            (Endpoint::Tcp(_), _) if !is_local && !asks_who && read::boolean(node, "allow_remote") == Some(true) => {
+                let what = "the admin listener is not on loopback and asks for no `token` or client certificate: everybody could use it";
                 let fix = "add `token: { file: /etc/portunus/admin.token }`, or bind loopback or a Unix socket";
                 self.problems.add(bind.span, what, fix);
             }
             _ => {}
         }
-        Some(AdminConfig { hosts, token, ..AdminConfig::read(endpoint, node) })
+        Some(AdminConfig { hosts, token, tls, ..AdminConfig::read(endpoint, node) })
+    }
+
+    fn admin_tls(&mut self, node: &Node) -> Option<AdminTls> {
+        let rule = read::mapping(node, "client_certificate");
+        if let Some(mode) = rule.and_then(|rule| rule.get("mode")).filter(|mode| mode.text() == Some("optional")) {
+            let what = "on the admin listener a client certificate says who may use it, so it cannot be optional";
+            self.problems.add(mode.span, what, "write `mode: required`, or remove `client_certificate`");
+        }
+        let client_certificate = rule.and_then(|rule| self.client_certificate(rule));
+        let (certificate, private_key) = (self.file(node, "certificate"), self.file(node, "private_key"));
+        Some(AdminTls { certificate: certificate?, private_key: private_key?, client_certificate })
     }
 }
 

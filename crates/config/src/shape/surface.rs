@@ -129,6 +129,7 @@ pub(crate) static OBJECTS: &[&Object] = &[
     &GEOIP,
     &FORWARDING,
     &ADMIN,
+    &ADMIN_TLS,
     &LOG,
     &ACCESS_LOG,
     &SANDBOX,

@@ -4,8 +4,8 @@
 //! loopback (DNS rebinding), and it cannot hide its Origin on a POST, nor Sec-Fetch-Site in browsers that send it. So: Host must be an
 //! address or name that is ours, and a request that says it comes from another origin is rejected, whatever its method.
 //!
-//! Over TCP whoever has an account on the machine can connect. There a token, if one is configured, is asked of every request but those of health checks; and
-//! without one nothing can be changed but by a reload, which only reads files of the operator. Who may connect to a Unix socket is for its file mode to say.
+//! Over TCP whoever has an account on the machine can connect. There a token, if one is configured, is asked of every request but those of health checks, and a
+//! client certificate, if one is, of every connection; without either nothing can be changed but by a reload, which only reads files of the operator. Who may connect to a Unix socket is for its file mode to say.
 
 use std::net::IpAddr;
 
@@ -21,8 +21,7 @@ use super::dashboard;
 const BEARER: &[u8] = b"Bearer ";
 
 /// Where nothing may be changed.
-const READ_ONLY: &str =
-    "this address is read-only: whoever has an account here can connect. Use the Unix socket, or set `admin.token`";
+const READ_ONLY: &str = "this address is read-only: whoever has an account here can connect. Use the Unix socket, or set `admin.token` or `admin.tls.client_certificate`";
 
 /// The rule for one listener.
 pub(super) struct Admission {
@@ -32,6 +31,8 @@ pub(super) struct Admission {
     bound: Option<IpAddr>,
     /// What requests must bear.
     token: Option<Password>,
+    /// Whoever gets this far has shown a certificate.
+    is_certified: bool,
 }
 
 /// Asked without a token: checks of health have none. Nor does a browser that asks for the dashboard, which then asks for it.
@@ -56,13 +57,13 @@ pub(super) fn token(secret: &Secret) -> Result<Password, String> {
 }
 
 impl Admission {
-    pub(super) fn new(address: &Endpoint, hosts: &[String], token: Option<Password>) -> Admission {
+    pub(super) fn new(address: &Endpoint, hosts: &[String], token: Option<Password>, is_certified: bool) -> Admission {
         let bound = match address {
             Endpoint::Tcp(address) => Some(address.ip()),
             Endpoint::Unix(_) => None,
         };
         let hosts = hosts.iter().filter_map(|host| host_of(host)).map(str::to_ascii_lowercase).collect();
-        Admission { hosts, bound, token }
+        Admission { hosts, bound, token, is_certified }
     }
 
     /// Whether a request shows who sends it, as far as it has to; else how it is answered, and why. To be asked after [`Admission::check`].
@@ -92,7 +93,7 @@ impl Admission {
 
     /// Whether requests that are let in may change things.
     pub(super) fn may_change(&self) -> bool {
-        self.bound.is_none() || self.token.is_some()
+        self.bound.is_none() || self.token.is_some() || self.is_certified
     }
 
     /// Whether a request is taken; else how it is answered, and why.
@@ -168,7 +169,7 @@ mod tests {
     #[test]
     fn only_our_own_names_and_addresses_pass_as_host() {
         let hosts = ["edge.example".to_owned(), "Admin.example:9000".to_owned()];
-        let admission = Admission::new(&Endpoint::Tcp("192.0.2.1:9090".parse().unwrap()), &hosts, None);
+        let admission = Admission::new(&Endpoint::Tcp("192.0.2.1:9090".parse().unwrap()), &hosts, None, false);
         let hosts = [
             ("localhost", 200),
             ("LocalHost:8080", 200),
@@ -200,17 +201,17 @@ mod tests {
 
     #[test]
     fn bound_to_every_address_any_literal_one_passes_and_no_name() {
-        let admission = Admission::new(&Endpoint::Tcp("0.0.0.0:9090".parse().unwrap()), &[], None);
+        let admission = Admission::new(&Endpoint::Tcp("0.0.0.0:9090".parse().unwrap()), &[], None, false);
         check(&admission, "/", &[("host", "203.0.113.9:9090")], 200);
         check(&admission, "/", &[("host", "evil.example:9090")], 421);
-        let admission = Admission::new(&Endpoint::Unix("/run/x".into()), &[], None);
+        let admission = Admission::new(&Endpoint::Unix("/run/x".into()), &[], None, false);
         check(&admission, "/", &[("host", "localhost")], 200);
         check(&admission, "/", &[("host", "203.0.113.9")], 421);
     }
 
     #[test]
     fn requests_of_other_origins_are_rejected() {
-        let admission = Admission::new(&Endpoint::Tcp("127.0.0.1:9090".parse().unwrap()), &[], None);
+        let admission = Admission::new(&Endpoint::Tcp("127.0.0.1:9090".parse().unwrap()), &[], None, false);
         let host = ("host", "localhost:9090");
         check(&admission, "/", &[host, ("origin", "http://localhost:9090")], 200);
         check(&admission, "/", &[host, ("origin", "http://localhost:3000")], 403);
@@ -225,8 +226,8 @@ mod tests {
     #[test]
     fn a_token_is_asked_of_all_but_health_checks_and_without_one_tcp_is_read_only() {
         let token = || Some(Password::new("0123456789abcdef".to_owned()));
-        let tcp = |token| Admission::new(&Endpoint::Tcp("127.0.0.1:9090".parse().unwrap()), &[], token);
-        let unix = Admission::new(&Endpoint::Unix("/run/x".into()), &[], None);
+        let tcp = |token| Admission::new(&Endpoint::Tcp("127.0.0.1:9090".parse().unwrap()), &[], token, false);
+        let unix = Admission::new(&Endpoint::Unix("/run/x".into()), &[], None, false);
         let (open, closed) = (tcp(None), tcp(token()));
         let right = &["Bearer 0123456789abcdef"][..];
         let rows: [(&Admission, &str, &str, &[&str], u16); 19] = [

@@ -23,6 +23,8 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
+use super::secure::Front;
+
 /// Connections open at once; further ones are closed at once.
 const MAX_CONNECTIONS: usize = 32;
 
@@ -186,7 +188,12 @@ impl Listener {
 }
 
 /// Accepts and serves until `stopped`, each connection no longer than `longest`.
-pub(super) async fn serve(bound: Bound, router: Router, longest: Duration, mut stopped: oneshot::Receiver<()>) {
+pub(super) async fn serve(
+    bound: Bound,
+    (router, front): (Router, Option<Front>),
+    longest: Duration,
+    mut stopped: oneshot::Receiver<()>,
+) {
     let (ending, ends) = watch::channel(());
     let listener = match Listener::new(bound) {
         Ok(listener) => listener,
@@ -210,7 +217,7 @@ pub(super) async fn serve(bound: Bound, router: Router, longest: Duration, mut s
         };
         match accepted {
             Ok(stream) if connections.len() < MAX_CONNECTIONS => {
-                connections.spawn(converse(stream, router.clone(), longest, ends.clone()));
+                connections.spawn(converse(stream, (router.clone(), front.clone()), longest, ends.clone()));
             }
             Ok(_) => (),
             // The next accept comes at once, before another thread takes what was freed.
@@ -251,10 +258,23 @@ impl Reserve {
     }
 }
 
-async fn converse(stream: Stream, router: Router, longest: Duration, ends: watch::Receiver<()>) {
-    match stream {
-        Stream::Tcp(stream) => converse_over(stream, router, longest, ends).await,
-        Stream::Unix(stream) => converse_over(stream, router, longest, ends).await,
+async fn converse(
+    stream: Stream,
+    (router, front): (Router, Option<Front>),
+    longest: Duration,
+    ends: watch::Receiver<()>,
+) {
+    match (stream, front) {
+        (Stream::Tcp(stream), None) => converse_over(stream, router, longest, ends).await,
+        (Stream::Unix(stream), _) => converse_over(stream, router, longest, ends).await,
+        (Stream::Tcp(stream), Some(front)) => {
+            let address = stream.peer_addr().ok();
+            match tokio::time::timeout(HEAD_TIMEOUT, front.accept(stream)).await {
+                Ok(Ok(stream)) => converse_over(stream, router, longest, ends).await,
+                Ok(Err(error)) => tracing::info!(?address, %error, "admin: the handshake failed"),
+                Err(_) => tracing::info!(?address, "admin: the handshake took too long"),
+            }
+        }
     }
 }
 

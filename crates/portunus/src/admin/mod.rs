@@ -4,7 +4,7 @@
 //! operator out. It listens on loopback or a Unix socket unless the configuration says otherwise, never on a data port, and takes nothing
 //! from a web page of another site, see `admit`.
 //!
-//! Absent on purpose: users and passwords. Who may connect to a Unix socket is the kernel's to say (mode 0600); over TCP there may be one token.
+//! Absent on purpose: users and passwords. Who may connect to a Unix socket is the kernel's to say (mode 0600); over TCP a token or a client certificate is.
 
 mod endpoints;
 mod events;
@@ -12,6 +12,7 @@ mod api;
 mod admit;
 mod dashboard;
 mod listen;
+mod secure;
 pub mod place;
 
 pub use api::{Change, Operable, Rejection, View};
@@ -65,11 +66,12 @@ impl std::fmt::Debug for AdminState {
     }
 }
 
-/// What an admin listener is to be: its configuration, and the token that its configuration only names.
+/// What an admin listener is to be: its configuration, and the token and the certificates that its configuration only names.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Wanted {
     config: AdminConfig,
     token: Option<Password>,
+    front: Option<secure::Front>,
 }
 
 impl std::fmt::Debug for Wanted {
@@ -103,13 +105,14 @@ fn key(config: &AdminConfig) -> String {
 }
 
 impl Wanted {
-    /// Reads the token, if there is to be one.
+    /// Reads token and certificates, if there are to be any.
     ///
     /// # Errors
-    /// It cannot be read, or is none.
+    /// One cannot be read, or is none.
     pub fn read(config: AdminConfig) -> io::Result<Wanted> {
         let token = config.token.as_ref().map(admit::token).transpose().map_err(io::Error::other)?;
-        Ok(Wanted { config, token })
+        let front = config.tls.as_ref().map(secure::Front::read).transpose().map_err(io::Error::other)?;
+        Ok(Wanted { config, token, front })
     }
 
     /// Its address as configured.
@@ -173,12 +176,15 @@ pub fn serve(
     }
     let config = &wanted.config;
     let passed = listener.pass(&key(config))?;
-    let router = endpoints::router(state, admit::Admission::new(&address, &config.hosts, wanted.token.clone()));
+    let front = wanted.front.clone();
+    let is_certified = front.as_ref().is_some_and(secure::Front::demands_certificate);
+    let admission = admit::Admission::new(&address, &config.hosts, wanted.token.clone(), is_certified);
+    let router = endpoints::router(state, admission);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (stop, stopped) = oneshot::channel();
     let longest = config.connection_timeout;
     let thread = std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
-        runtime.block_on(listen::serve(listener, router, longest, stopped));
+        runtime.block_on(listen::serve(listener, (router, front), longest, stopped));
         // A reload that still runs is not waited for: it may be what stops us.
         runtime.shutdown_background();
     })?;

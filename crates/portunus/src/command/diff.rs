@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 
 use super::control;
 use super::explain::shown;
+use super::server::{Reach, Server};
 use replay::Replayed;
 
 /// `portunus diff`.
@@ -27,10 +28,9 @@ pub struct DiffCommand {
     /// Compare with the configuration that a server runs
     #[arg(long)]
     running: bool,
-    /// Where to ask that server: its admin socket, or the socket or address of its admin listener [default: $XDG_RUNTIME_DIR/portunus/admin.sock or
-    /// /run/portunus/admin.sock]
-    #[arg(long, value_name = "SOCKET", requires = "running")]
-    admin: Option<String>,
+    /// Where to ask that server, if not at its usual socket
+    #[command(flatten)]
+    reach: Reach,
     /// Access log (JSON) whose requests are tried under both; those that are treated differently are listed
     #[arg(long, value_name = "LOG")]
     replay: Option<PathBuf>,
@@ -115,10 +115,11 @@ fn texts(problems: &config::Problems) -> Vec<String> {
 fn compare(command: &DiffCommand) -> Result<Found, Vec<String>> {
     let one = |problem: String| vec![format!("error: {problem}")];
     let (old, new, started) = match (&command.files[..], command.running) {
+        (_, false) if command.reach.admin.is_some() => return Err(one("--admin needs --running".to_owned())),
         ([old, new], false) => (Side::of_file(old)?, Side::of_file(new)?, None),
         ([file], true) => {
             let new = Side::of_file(file)?;
-            let server = command.admin.clone().unwrap_or_else(control::usual_server);
+            let server = Server::of(None, &command.reach).map_err(one)?;
             let page = |path: &str| control::page(&server, path).map_err(one);
             let running =
                 page("/config")?.ok_or_else(|| one("the server says nothing of its configuration".to_owned()))?;

@@ -14,6 +14,7 @@ pub mod quickstart;
 pub mod reload;
 pub mod routing;
 pub mod run;
+pub mod server;
 pub mod show;
 pub mod upgrade;
 pub mod validate_server;

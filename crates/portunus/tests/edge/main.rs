@@ -7,6 +7,7 @@
 
 mod activation;
 mod admin_socket;
+mod admin_tls;
 mod client;
 mod clock;
 mod drain;

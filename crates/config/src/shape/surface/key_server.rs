@@ -2,7 +2,7 @@
 
 use wire::keyless::OPERATION_NAMES;
 
-use super::listeners::{ADMIN, SECRET};
+use super::listeners::{ADMIN, ADMIN_TLS, CLIENT_CERTIFICATE, SECRET};
 use crate::limits::KEY_SERVER_LIMITS;
 use crate::table::*;
 
@@ -27,6 +27,8 @@ pub(crate) static KEY_SERVER_OBJECTS: &[&Object] = &[
     &ACCESS,
     &AUDIT,
     &ADMIN,
+    &ADMIN_TLS,
+    &CLIENT_CERTIFICATE,
     &KEY_SERVER_LIMITS,
 ];
 

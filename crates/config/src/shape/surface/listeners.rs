@@ -400,7 +400,13 @@ pub(crate) static ADMIN: Object = object(
             "(none)",
             "Token that requests over TCP must bear (`Authorization: Bearer TOKEN`). Without one, an address on loopback serves reading and `POST /reload`.",
         ),
-        optional("allow_remote", Shape::Bool, "false", "Allow any other listening address. Requires `token`."),
+        optional(
+            "allow_remote",
+            Shape::Bool,
+            "false",
+            "Allow any other listening address. Requires `token` or `tls.client_certificate`.",
+        ),
+        optional("tls", Shape::Object(&ADMIN_TLS), "(none)", "TLS on its address."),
         optional(
             "hosts",
             Shape::OneOrMany(&Shape::Text("a host name")),
@@ -412,6 +418,21 @@ pub(crate) static ADMIN: Object = object(
             Shape::Duration(SECOND, DAY),
             "2m",
             "Close a connection after this time. `POST /reload` waits for the reload on its connection, so allow enough time for one.",
+        ),
+    ]],
+);
+
+pub(in crate::shape) static ADMIN_TLS: Object = object(
+    "admin.tls",
+    "TLS of the admin listener",
+    &[&[
+        required("certificate", Shape::Text("a PEM file"), "The certificate chain, leaf first."),
+        required("private_key", Shape::Text("a PEM file"), "Its private key."),
+        optional(
+            "client_certificate",
+            Shape::Object(&CLIENT_CERTIFICATE),
+            "(none)",
+            "Certificate that clients must show; `mode` is `required`. Whoever shows one may do what a token allows.",
         ),
     ]],
 );
