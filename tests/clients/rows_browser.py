@@ -31,10 +31,12 @@ browser_row("cookies")
 browser_row("page")
 
 
-@row(ways=("portunus",), needs=("go", "python", "chromium"), seconds=8)
+@row(ways=("portunus",), needs=("go", "python", "chromium", "curl"), seconds=8)
 def dashboard_chromium(way):
-    """The dashboard of the admin side: token, tables, a drained server, a reload, its content security policy."""
+    """The dashboard of the admin side: token, tables, charts, sorting, a drained server, a reload, its content security policy."""
     with Web() as web, start(way, [web], admin=True) as edge:
+        # So that there is a handshake and a client to be shown.
+        run("curl", "--silent", "--show-error", "--fail", "--insecure", "--output", "/dev/null", url(edge), seconds=20)
         run(*python(f"{HERE}/browser.py", "dashboard", f"http://127.0.0.1:{edge.admin}", json.dumps(ADMIN_TOKEN)), seconds=60)
 
 

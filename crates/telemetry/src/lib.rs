@@ -57,7 +57,7 @@ pub use record::{
 pub use reporter::Reporter;
 pub use shadow::ShadowKind;
 pub use slow::CertificateExpiry;
-pub use snapshot::{ByClass, Latency, ListenerTotals, Reloads, ServerTotals, Snapshot};
+pub use snapshot::{ByClass, KeyServerTotals, Latency, ListenerTotals, Negotiated, Reloads, ServerTotals, Snapshot};
 pub use upstreams::{ServerView, UpstreamView, Views};
 pub use validation::{MemoryBound, ValidationMemory};
 pub use worker::WorkerReport;

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use super::count::{BUCKET_COUNT, Bounds, Usual};
 use super::shared::Shared;
+use super::worker::WorkerShared;
 
 /// Requests by the first digit of their status; those without a response first.
 pub type ByClass = [u64; 6];
@@ -28,6 +29,38 @@ pub struct Snapshot {
     pub faults: BTreeMap<(String, String), u64>,
     /// How long requests took.
     pub latency: Latency,
+    /// Handshakes, by what was negotiated.
+    pub handshakes: BTreeMap<Negotiated, u64>,
+    /// Operations at key servers, by group and server.
+    pub key_servers: BTreeMap<(String, String), KeyServerTotals>,
+}
+
+/// What a handshake came to, as metrics name it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Negotiated {
+    /// The version.
+    pub version: String,
+    /// The suite.
+    pub cipher: String,
+    /// The kind of our key.
+    pub key_type: String,
+    /// It resumed a session.
+    pub resumed: bool,
+}
+
+/// What was counted of one key server.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct KeyServerTotals {
+    /// Operations that it was asked for.
+    pub operations: u64,
+    /// Those that did not succeed.
+    pub failures: u64,
+    /// Connections that are open.
+    pub connections: u64,
+    /// Some worker can ask it.
+    pub up: bool,
+    /// The configuration names it.
+    pub configured: bool,
 }
 
 /// Loads of the configuration.
@@ -160,6 +193,8 @@ impl Snapshot {
                 totals.failures += slot.cells.failures.get();
                 totals.retries += slot.cells.retries.get();
             }
+            snapshot.add_handshakes(&worker);
+            snapshot.add_key_servers(&worker);
             for slot in worker.faults.slots() {
                 let [side, reason] = slot.texts();
                 *snapshot.faults.entry((side.to_owned(), reason.to_owned())).or_default() += slot.cells.get();
@@ -173,6 +208,30 @@ impl Snapshot {
             last_rejected: slow.last_reload_failed,
         };
         snapshot
+    }
+
+    fn add_handshakes(&mut self, worker: &WorkerShared) {
+        for slot in worker.handshakes.slots() {
+            let [_, version, cipher, key_type, resumed] = slot.texts().map(str::to_owned);
+            let negotiated = Negotiated { version, cipher, key_type, resumed: resumed == "true" };
+            *self.handshakes.entry(negotiated).or_default() += slot.cells.get();
+        }
+    }
+
+    fn add_key_servers(&mut self, worker: &WorkerShared) {
+        for slot in worker.key_operations.slots() {
+            let [group, server, outcome] = slot.texts();
+            let totals = self.key_servers.entry((group.to_owned(), server.to_owned())).or_default();
+            totals.operations += slot.cells.get();
+            totals.failures += if outcome == "success" { 0 } else { slot.cells.get() };
+        }
+        for slot in worker.key_servers.slots() {
+            let [group, server] = slot.texts();
+            let totals = self.key_servers.entry((group.to_owned(), server.to_owned())).or_default();
+            totals.connections += slot.cells.connections.get();
+            totals.up |= slot.cells.usable.get() > 0;
+            totals.configured |= slot.cells.configured.get() > 0;
+        }
     }
 
     /// All listeners together.

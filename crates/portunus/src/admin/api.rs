@@ -22,11 +22,19 @@ pub enum View {
     Connections,
     /// What was rejected or failed, by reason.
     Rejections,
+    /// Handshakes, by what was negotiated.
+    Handshakes,
+    /// Clients with the most bytes.
+    Clients,
+    /// What stands in no API document.
+    Shadow,
+    /// Key servers and how they fare.
+    KeyServers,
 }
 
 impl View {
     /// Each of them, and the last segment of its path.
-    pub const ALL: [(&'static str, View); 7] = [
+    pub const ALL: [(&'static str, View); 11] = [
         ("status", View::Status),
         ("listeners", View::Listeners),
         ("routes", View::Routes),
@@ -34,6 +42,10 @@ impl View {
         ("certificates", View::Certificates),
         ("connections", View::Connections),
         ("rejections", View::Rejections),
+        ("handshakes", View::Handshakes),
+        ("clients", View::Clients),
+        ("shadow", View::Shadow),
+        ("key-servers", View::KeyServers),
     ];
 }
 

@@ -9,7 +9,7 @@ use proxy::generation::Generation;
 use proxy::upstream::{Group, Members, Operated, Server, Standing};
 use reason::{Facts, Reason};
 use serde_json::{Value, json};
-use telemetry::{ByClass, ServerTotals, Snapshot};
+use telemetry::{ByClass, KeyServerTotals, Negotiated, ServerTotals, Snapshot};
 
 use super::Edge;
 use crate::admin::View;
@@ -38,6 +38,10 @@ impl Edge {
             View::Certificates => certificates(&generation),
             View::Connections => self.connections(),
             View::Rejections => json!({ "rejections": rejections(&self.reporter.snapshot()) }),
+            View::Handshakes => json!({ "handshakes": handshakes(&self.reporter.snapshot()) }),
+            View::Clients => json!({ "clients": member(&self.reporter.clients_json(false), "clients") }),
+            View::Shadow => json!({ "shadow": member(&self.reporter.shadows_json(), "shadows") }),
+            View::KeyServers => json!({ "key_servers": key_servers(&self.reporter.snapshot()) }),
         }
     }
 
@@ -116,6 +120,34 @@ impl Edge {
             "clients": { "total": clients, "heaviest": heaviest.collect::<Vec<_>>() },
         })
     }
+}
+
+/// A member of a page that is text already.
+fn member(page: &str, name: &str) -> Value {
+    let page: Value = serde_json::from_str(page).unwrap_or_default();
+    page.get(name).cloned().unwrap_or_else(|| Value::Array(Vec::new()))
+}
+
+/// The most frequent first.
+fn handshakes(snapshot: &Snapshot) -> Vec<Value> {
+    let mut counts: Vec<_> = snapshot.handshakes.iter().filter(|(_, count)| **count > 0).collect();
+    counts.sort_by_key(|(negotiated, count)| (std::cmp::Reverse(**count), *negotiated));
+    let entry = |(negotiated, count): (&Negotiated, &u64)| {
+        let Negotiated { version, cipher, key_type, resumed } = negotiated;
+        json!({ "version": version, "cipher": cipher, "key_type": key_type, "resumed": resumed, "count": count })
+    };
+    counts.into_iter().map(entry).collect()
+}
+
+fn key_servers(snapshot: &Snapshot) -> Vec<Value> {
+    let configured = snapshot.key_servers.iter().filter(|(_, totals)| totals.configured);
+    let entry = |((group, server), totals): (&(String, String), &KeyServerTotals)| {
+        json!({
+            "group": group, "server": server, "up": totals.up, "connections": totals.connections,
+            "operations": totals.operations, "failures": totals.failures,
+        })
+    };
+    configured.map(entry).collect()
 }
 
 /// `2026-11-21T09:14:04Z`.

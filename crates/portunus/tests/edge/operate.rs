@@ -353,6 +353,10 @@ fn the_views_say_what_is_so() {
     let listeners = get("listeners");
     assert_eq!(listeners["listeners"][0]["addresses"], json!([site.gate.address("web").to_string()]));
     assert_eq!(ask(site.gate.address("web"), "GET /\u{0}", "Host: a.test\r\n").get(..12), Some("HTTP/1.1 400"));
+    wait_until("the client", || get("clients")["clients"][0]["address"] == "127.0.0.1");
+    for (name, member) in [("handshakes", "handshakes"), ("shadow", "shadow"), ("key-servers", "key_servers")] {
+        assert_eq!(get(name), json!({ member: [] }), "a plain listener without documents and key servers");
+    }
     wait_until("the rejection", || get("rejections")["rejections"][0]["fault"] == "client");
     assert!(get("rejections")["rejections"][0]["remedy"].is_string());
 }

@@ -1,14 +1,17 @@
 "use strict";
 // All text of the server becomes text nodes: nothing it says can become markup.
 const at = (id) => document.getElementById(id);
-const history = { requests: [], p99: [], open: [] };
+const POINTS = 120;
+const history = { requests: [], errors: [], p50: [], p95: [], p99: [], received: [], sent: [], open: [], handshakes: [] };
 let token = sessionStorage.getItem("token");
 let latest = null;
-let fixed = { routes: [], certificates: [] };
+let fixed = { routes: [], certificates: [], handshakes: [], clients: [], shadow: [], key_servers: [] };
 let generation = null;
 // What a request of this page was told, until the next request or reload.
 let told = [];
 let reloads = null;
+// Columns that tables are sorted by: index and direction, by table.
+const order = {};
 
 const headers = () => (token ? { Authorization: `Bearer ${token}` } : {});
 
@@ -20,6 +23,7 @@ function element(name, text, kind) {
 }
 
 const number = (value) => (value === null || value === undefined ? "–" : value.toLocaleString("en"));
+const millis = (value) => (value === null || value === undefined ? "–" : `${number(value)} ms`);
 
 function bytes(value) {
   const units = ["B", "kB", "MB", "GB", "TB"];
@@ -28,48 +32,66 @@ function bytes(value) {
   return `${value.toFixed(unit ? 1 : 0)} ${units[unit]}`;
 }
 
-function line(values) {
-  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  svg.setAttribute("viewBox", "0 0 119 28");
-  svg.setAttribute("preserveAspectRatio", "none");
-  svg.setAttribute("aria-hidden", "true");
-  const most = Math.max(1, ...values);
-  const points = values.map((value, index) => `${120 - values.length + index},${26 - (value / most) * 24}`);
-  const drawn = document.createElementNS("http://www.w3.org/2000/svg", "polyline");
-  drawn.setAttribute("points", points.join(" "));
-  svg.append(drawn);
-  return svg;
-}
-
-function tile(name, value, values, kind) {
-  const made = element("div", undefined, "tile");
-  made.append(element("span", name), element("strong", value, kind));
-  if (values) made.append(line(values));
+function drawn(name, attributes) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
   return made;
 }
 
-// Rows are arrays of cells: text, or [text, class], or an element. The filter looks at their text.
+function tile(name, value, kind) {
+  const made = element("div", undefined, "tile");
+  made.append(element("span", name), element("strong", value, kind));
+  return made;
+}
+
+// Series of the last two minutes: name, values, class. The scale is that of the largest value.
+function chart(title, show, series) {
+  const made = element("figure", undefined, "chart");
+  made.setAttribute("role", "img");
+  const most = Math.max(1e-9, ...series.flatMap(([, values]) => values));
+  const head = element("h2", title);
+  head.append(element("small", `up to ${show(most > 1e-9 ? most : 0)}`));
+  const svg = drawn("svg", { viewBox: `0 0 ${POINTS - 1} 100`, preserveAspectRatio: "none", "aria-hidden": "true" });
+  for (const y of [2, 34, 66, 98]) svg.append(drawn("line", { x1: 0, x2: POINTS - 1, y1: y, y2: y, class: "grid" }));
+  const legend = document.createElement("ul");
+  for (const [name, values, kind] of series) {
+    const points = values.map((value, index) => `${POINTS - values.length + index},${98 - (value / most) * 96}`);
+    svg.append(drawn("polyline", { points: points.join(" "), class: kind }));
+    legend.append(element("li", `${name} ${show(values[values.length - 1] ?? 0)}`, kind));
+  }
+  made.setAttribute("aria-label", `${title}: ${[...legend.children].map((one) => one.textContent).join(", ")}`);
+  made.append(head, svg, legend);
+  made.classList.add("chart");
+  return made;
+}
+
+const shown = (cell) => (cell instanceof Node ? cell.textContent : typeof cell === "number" ? number(cell) : cell ?? "–");
+
+// What a cell is sorted by: a number where there is one.
+const key = (cell) => (Array.isArray(cell) ? cell[2] ?? cell[0] : cell instanceof Node ? cell.textContent : cell);
+
+function sorted(id, rows) {
+  const by = order[id];
+  if (!by) return rows;
+  const compare = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b : String(a ?? "").localeCompare(String(b ?? "")));
+  return [...rows].sort((one, other) => by.way * compare(key(one[by.column]), key(other[by.column])));
+}
+
+// Rows are arrays of cells: text, number, element, or [text, class, what it is sorted by]. The filter looks at their text.
 function table(id, head, rows) {
   const wanted = at("filter").value.toLowerCase();
   const body = document.createElement("tbody");
-  for (const row of rows) {
+  for (const row of sorted(id, rows)) {
     const made = document.createElement("tr");
-    for (const cell of row) {
+    row.forEach((cell, index) => {
       const [content, kind] = Array.isArray(cell) ? cell : [cell];
       const place = element("td", undefined, kind ?? (typeof content === "number" ? "number" : undefined));
-      place.append(content instanceof Node ? content : typeof content === "number" ? number(content) : content ?? "–");
+      if (head[index]) place.dataset.name = head[index];
+      place.append(content instanceof Node ? content : shown(content));
       made.append(place);
-    }
+    });
     if (made.textContent.toLowerCase().includes(wanted)) body.append(made);
   }
-  const names = document.createElement("tr");
-  head.forEach((name, index) => {
-    const first = rows[0]?.[index];
-    const isNumber = typeof first === "number" || (Array.isArray(first) && first[1]?.startsWith("number"));
-    names.append(element("th", name, isNumber ? "number" : undefined));
-  });
-  const top = document.createElement("thead");
-  top.append(names);
   if (!body.firstChild) {
     const none = element("td", rows.length ? "nothing fits the filter" : "none", "none");
     none.colSpan = head.length;
@@ -77,7 +99,39 @@ function table(id, head, rows) {
     body.firstChild.append(none);
   }
   // A button that has the focus keeps it: the table waits.
-  if (!at(id).contains(document.activeElement)) at(id).replaceChildren(top, body);
+  const place = at(id);
+  if (place.querySelector("tbody")?.contains(document.activeElement)) return;
+  if (place.tHead?.rows[0]?.cells.length !== head.length) place.replaceChildren(columns(id, head, rows), body);
+  else place.tBodies[0].replaceWith(body);
+  for (const [index, cell] of [...place.tHead.rows[0].cells].entries()) {
+    const by = order[id];
+    const way = by?.column === index ? (by.way > 0 ? "ascending" : "descending") : "none";
+    cell.setAttribute("aria-sort", way);
+    const first = rows[0]?.[index];
+    cell.className = typeof first === "number" || (Array.isArray(first) && first[1]?.startsWith("number")) ? "number" : "";
+  }
+}
+
+function columns(id, head) {
+  const names = document.createElement("tr");
+  head.forEach((name, column) => {
+    const cell = element("th");
+    cell.scope = "col";
+    if (name) {
+      const button = element("button", name);
+      button.type = "button";
+      button.addEventListener("click", () => {
+        const by = order[id];
+        order[id] = { column, way: by?.column === column ? -by.way : 1 };
+        draw();
+      });
+      cell.append(button);
+    }
+    names.append(cell);
+  });
+  const top = document.createElement("thead");
+  top.append(names);
+  return top;
 }
 
 async function post(name, body) {
@@ -111,6 +165,7 @@ function action(upstream, server) {
   const drained = server.state === "drained";
   const button = element("button", drained ? "Use again" : "Drain");
   button.type = "button";
+  button.setAttribute("aria-label", `${button.textContent} ${server.server} of ${upstream.name}`);
   button.addEventListener("click", () => {
     button.blur();
     post("drain", { server: server.server, upstream: upstream.name, drained: !drained });
@@ -118,27 +173,50 @@ function action(upstream, server) {
   return button;
 }
 
-function draw() {
-  if (!latest) return;
-  const { status, rates, listeners, upstreams, rejections } = latest;
+function heading(status) {
   at("state").textContent = status.ready ? "ready" : status.not_ready;
   at("state").className = status.ready ? "good" : "bad";
   at("about").textContent =
     `${status.version} · configuration ${status.generation} · since ${status.started} · ${status.workers} workers`;
+  const { last, taken, rejected, last_rejected: isRejected } = status.reloads;
+  at("lastreload").textContent =
+    isRejected ? "the last reload was rejected" : last ? `reloaded ${last} (${taken} taken, ${rejected} rejected)` : "";
+  at("lastreload").className = isRejected ? "bad" : "";
   at("reload").hidden = !status.may_change;
-  problems();
+}
+
+function tiles(status, rates) {
   const late = status.certificates.next_days_left;
+  const { full, resumed } = status.handshakes;
   at("tiles").replaceChildren(
-    tile("requests/s", number(rates?.requests), history.requests),
-    tile("of these 5xx/s", number(rates?.server_errors), undefined, rates?.server_errors > 0 ? "bad" : undefined),
-    tile("p99 latency, ms", number(rates?.latency_ms.p99), history.p99),
-    tile("open connections", number(status.connections.open), history.open),
+    tile("requests/s", number(rates?.requests)),
+    tile("of these 5xx/s", number(rates?.server_errors), rates?.server_errors > 0 ? "bad" : undefined),
+    tile("latency p99", millis(rates?.latency_ms.p99)),
+    tile("open connections", number(status.connections.open)),
     tile("handshakes/s", number(rates?.handshakes)),
-    tile("out/s", bytes(rates?.bytes_sent ?? 0)),
-    tile("servers up", `${status.servers.up} / ${status.servers.total}`, undefined,
-      status.servers.up < status.servers.total ? "warn" : undefined),
-    tile("next certificate ends, days", number(late), undefined, late !== null && late < 14 ? "bad" : undefined),
+    tile("handshakes resumed", full + resumed ? `${Math.round((100 * resumed) / (full + resumed))} %` : "–"),
+    tile("servers up", `${status.servers.up} / ${status.servers.total}`, status.servers.up < status.servers.total ? "warn" : undefined),
+    tile("next certificate ends", late === null ? "–" : `${number(late)} days`, late !== null && late < 14 ? "bad" : undefined),
   );
+}
+
+function charts() {
+  const perSecond = (value) => number(Math.round(value * 10) / 10);
+  at("charts").replaceChildren(
+    chart("Requests per second", perSecond, [["all", history.requests, "one"], ["5xx", history.errors, "fail"]]),
+    chart("Latency", millis, [["p50", history.p50, "one"], ["p95", history.p95, "two"], ["p99", history.p99, "three"]]),
+    chart("Bytes per second", bytes, [["in", history.received, "one"], ["out", history.sent, "two"]]),
+    chart("Connections", perSecond, [["open", history.open, "one"], ["handshakes/s", history.handshakes, "two"]]),
+  );
+}
+
+function draw() {
+  if (!latest) return;
+  const { status, rates, listeners, upstreams, rejections } = latest;
+  heading(status);
+  problems();
+  tiles(status, rates);
+  charts();
   table("servers", ["upstream", "server", "state", "weight", "active", "requests", "failed", ""],
     upstreams.flatMap((upstream) => upstream.servers.map((server) => [
       upstream.name, server.server, [server.state.replace("_", " "), STATES[server.state]], server.weight, server.in_flight,
@@ -147,45 +225,85 @@ function draw() {
   table("listeners", ["listener", "kind", "addresses", "open", "requests", "in", "out"],
     listeners.map((one) => [
       one.name, one.tls ? `${one.kind}, TLS` : one.kind, one.addresses.join(" "), one.connections.open, one.requests,
-      [bytes(one.bytes.received), "number"], [bytes(one.bytes.sent), "number"],
+      [bytes(one.bytes.received), "number", one.bytes.received], [bytes(one.bytes.sent), "number", one.bytes.sent],
     ]));
   table("rejections", ["reason", "whose fault", "last minute", "since start", "what it means", "what to do"],
-    rejections.map((one) => [one.reason, one.fault, one.last_minute, one.count, one.meaning, one.remedy]));
+    rejections.map((one) => [
+      one.reason, [one.fault, one.fault === "client" ? undefined : "bad"], one.last_minute, one.count, one.meaning, one.remedy,
+    ]));
+  slow();
+}
+
+// What changes seldom, or takes longer to find out.
+function slow() {
   table("certificates", ["days left", "until", "key", "keystore", "names"],
     fixed.certificates.map((one) => [
-      [number(one.days_left), one.days_left < 14 ? "number bad" : "number"], one.not_after, one.key_type, one.keystore,
-      one.names.join(" "),
+      [number(one.days_left), one.days_left < 14 ? "number bad" : "number", one.days_left], one.not_after, one.key_type,
+      one.keystore, one.names.join(" "),
     ]));
   table("routes", ["route", "hosts", "paths", "methods", "does", "requests", "4xx", "5xx"],
     fixed.routes.map((one) => [
       one.name, one.hosts.join(" ") || "any", one.paths.join(" "), one.methods.join(" ") || "any",
-      [one.action, ...one.upstreams].join(" "), one.requests.total, one.requests["4xx"], one.requests["5xx"],
+      [[one.action, ...one.upstreams].join(" ")], one.requests.total, one.requests["4xx"], one.requests["5xx"],
     ]));
+  table("handshakes", ["version", "key", "cipher", "resumed", "count"],
+    fixed.handshakes.map((one) => [one.version, one.key_type, one.cipher, one.resumed ? "yes" : "no", one.count]));
+  table("clients", ["client", "requests", "connections", "in", "out"],
+    fixed.clients.slice(0, 50).map((one) => [
+      one.address, one.requests, one.connections,
+      [bytes(one.bytes_received), "number", one.bytes_received], [bytes(one.bytes_sent), "number", one.bytes_sent],
+    ]));
+  table("shadow", ["contract", "what", "operation", "name", "count", "last seen"],
+    fixed.shadow.map((one) => [one.contract, one.kind, one.operation, one.name ?? "", one.count, new Date(one.last_seen * 1000).toISOString().slice(0, 19)]));
+  table("keyservers", ["group", "server", "state", "connections", "operations", "failed"],
+    fixed.key_servers.map((one) => [
+      one.group, one.server, [one.up ? "up" : "down", one.up ? "good" : "bad"], one.connections, one.operations, one.failures,
+    ]));
+  for (const id of ["shadow", "keyservers"]) {
+    at(id).closest("section").hidden = fixed[id === "shadow" ? "shadow" : "key_servers"].length === 0;
+  }
 }
 
-async function view(name) {
-  const got = await fetch(`api/v1/${name}`, { headers: headers() });
-  return got.ok ? (await got.json())[name] : [];
+async function view(path, member) {
+  const got = await fetch(`api/v1/${path}`, { headers: headers() });
+  return got.ok ? (await got.json())[member] ?? [] : [];
 }
 
 async function refresh() {
-  fixed = { routes: await view("routes"), certificates: await view("certificates") };
-  draw();
+  const names = [["routes", "routes"], ["certificates", "certificates"], ["handshakes", "handshakes"], ["clients", "clients"],
+    ["shadow", "shadow"], ["key-servers", "key_servers"]];
+  try {
+    const views = await Promise.all(names.map(([path, member]) => view(path, member)));
+    fixed = Object.fromEntries(names.map(([, member], index) => [member, views[index]]));
+    draw();
+  } catch {
+    // The stream of events says that the server is gone.
+  }
 }
 
 function take(event) {
   latest = event;
-  const keep = (list, value) => { list.push(value ?? 0); if (list.length > 120) list.shift(); };
-  keep(history.requests, event.rates?.requests);
-  keep(history.p99, event.rates?.latency_ms.p99);
-  keep(history.open, event.status.connections.open);
-  const seen = JSON.stringify(event.status.reloads);
+  const keep = (name, value) => {
+    history[name].push(value ?? 0);
+    if (history[name].length > POINTS) history[name].shift();
+  };
+  const { rates, status } = event;
+  keep("requests", rates?.requests);
+  keep("errors", rates?.server_errors);
+  keep("p50", rates?.latency_ms.p50);
+  keep("p95", rates?.latency_ms.p95);
+  keep("p99", rates?.latency_ms.p99);
+  keep("received", rates?.bytes_received);
+  keep("sent", rates?.bytes_sent);
+  keep("handshakes", rates?.handshakes);
+  keep("open", status.connections.open);
+  const seen = JSON.stringify(status.reloads);
   if (seen !== reloads) {
     reloads = seen;
     told = [];
   }
-  if (event.status.generation !== generation) {
-    generation = event.status.generation;
+  if (status.generation !== generation) {
+    generation = status.generation;
     refresh();
   }
   draw();
@@ -225,5 +343,11 @@ at("login").addEventListener("submit", (event) => {
   token = at("token").value;
   sessionStorage.setItem("token", token);
 });
-setInterval(refresh, 30000);
+document.addEventListener("keydown", (event) => {
+  if (event.key === "/" && !/^(INPUT|TEXTAREA)$/.test(document.activeElement?.tagName ?? "")) {
+    event.preventDefault();
+    at("filter").focus();
+  }
+});
+setInterval(refresh, 5000);
 run();
