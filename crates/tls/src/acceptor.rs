@@ -58,11 +58,20 @@ impl Acceptor {
 
     /// A session about to accept, which will ask `chooser`.
     pub(crate) fn session(&self, chooser: Arc<dyn Chooser + Send + Sync>) -> Result<Owned<sys::SSL>, Error> {
+        self.session_of(chooser, |link| link)
+    }
+
+    /// The same, with what `over` makes of its link.
+    pub(crate) fn session_of(
+        &self,
+        chooser: Arc<dyn Chooser + Send + Sync>,
+        over: impl FnOnce(Link) -> Link,
+    ) -> Result<Owned<sys::SSL>, Error> {
         // SAFETY: the session keeps a reference to the context; a fresh session is ours.
         let ssl = unsafe { Owned::from_raw(sys::SSL_new(self.context.as_ptr()), "making a TLS session")? };
         let may_hold_chain = chooser.asks_for_certificates();
         let opening = Opening { chooser, tickets: Arc::clone(&self.tickets), chosen: None };
-        link::attach(&ssl, Link::server(opening))?;
+        link::attach(&ssl, over(Link::server(opening)))?;
         // SAFETY: the session is live. Its handshake configuration goes once the handshake is over: 1.5 KiB less while idle. With the mode that
         // asks for certificates the library takes a ClientHello as long as it takes a chain; `settle` sets the mode that counts.
         unsafe {
@@ -118,13 +127,15 @@ impl Opening {
         choice: Choice,
         hello: &ClientHello<'_>,
     ) -> Result<(), Error> {
+        // There is no QUIC below TLS 1.3 (RFC 9001 §4.2).
+        let min_version = if link.flight.is_some() { ProtocolVersion::Tls13 } else { choice.min_version };
         let ticket_context = match &choice.client_auth {
             Some(rule) => ffi::sha256(&[&choice.context, rule.digest()]),
             None => choice.context,
         };
         // SAFETY: the session is live and its handshake's choices are still open; the context is copied.
         unsafe {
-            policy::narrow(ssl, choice.policy, choice.min_version, hello)?;
+            policy::narrow(ssl, choice.policy, min_version, hello)?;
             choice.identity.apply(ssl, &key_method::METHOD)?;
             match &choice.client_auth {
                 Some(rule) => rule.apply(ssl, choice.policy)?,

@@ -97,10 +97,19 @@ impl Connector {
 
     /// A session about to connect to `name`.
     pub(crate) fn session(&self, name: &ServerName) -> Result<Owned<sys::SSL>, Error> {
+        self.session_of(name, |link| link)
+    }
+
+    /// The same, with what `over` makes of its link.
+    pub(crate) fn session_of(
+        &self,
+        name: &ServerName,
+        over: impl FnOnce(Link) -> Link,
+    ) -> Result<Owned<sys::SSL>, Error> {
         // SAFETY: the session keeps a reference to the context; a fresh session is ours.
         let ssl = unsafe { Owned::from_raw(sys::SSL_new(self.context.as_ptr()), "making a TLS session")? };
         let origin = Origin { name: name.clone(), last: Arc::clone(&self.last) };
-        link::attach(&ssl, Link::client(origin))?;
+        link::attach(&ssl, over(Link::client(origin)))?;
         match name {
             ServerName::Dns(name) => self.expect_dns(&ssl, name)?,
             ServerName::Ip(address) => self.expect_address(&ssl, *address)?,

@@ -1,7 +1,7 @@
 //! TLS over memory: bytes in, bytes out, on AWS-LC's libssl.
 //!
 //! Owns every call into AWS-LC: sessions, identities, tickets, certificate and key material. Opens no socket and reads no file. Everything
-//! `unsafe` stands next to the reason why it is sound, and no pointer leaves the crate. Ruled by RFC 8446, RFC 5246, RFC 5077, RFC 7301.
+//! `unsafe` stands next to the reason why it is sound, and no pointer leaves the crate. Ruled by RFC 8446, RFC 5246, RFC 5077, RFC 7301, RFC 9001.
 //!
 //! ```
 //! use tls::{Policy, ProtocolVersion};
@@ -10,6 +10,7 @@
 //! assert!(Policy::Intermediate.contents().older_suites.iter().all(|suite| suite.starts_with("ECDHE-")));
 //! ```
 
+pub mod quic;
 pub mod session;
 pub mod info;
 pub mod acceptor;
@@ -17,6 +18,8 @@ pub mod connector;
 mod tickets;
 mod key_method;
 mod link;
+mod flight;
+pub mod packet;
 mod ticket_keys;
 mod chooser;
 pub mod identity;
@@ -40,6 +43,7 @@ pub use identity::Identity;
 pub use info::{Info, PeerCertificate};
 pub use link::ServerName;
 pub use policy::{Policy, ProtocolVersion};
+pub use quic::QuicSession;
 pub use remote::{KeyRequest, KeyResponse};
 pub use session::{Handshake, Read, Session};
 pub use ticket_keys::{TicketKeys, TicketSecrets};

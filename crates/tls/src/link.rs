@@ -5,6 +5,7 @@
 
 use crate::chooser::Chooser;
 use crate::ffi::Owned;
+use crate::flight::Flight;
 use crate::remote::Remote;
 use crate::{Alert, ClientAuth, Error, KeyType, TicketKeys};
 use aws_lc_sys as sys;
@@ -80,6 +81,8 @@ pub(crate) struct Link {
     pub(crate) fingerprint: Cell<Option<Box<Ja4>>>,
     /// Why a callback ended the handshake.
     pub(crate) rejection: Cell<Option<Error>>,
+    /// Under QUIC: what the library has for the connection. The BIO carries nothing then.
+    pub(crate) flight: Option<Box<Flight>>,
 }
 
 impl Link {
@@ -91,6 +94,11 @@ impl Link {
     /// The link of a client session.
     pub(crate) fn client(origin: Origin) -> Link {
         Link { origin: Some(Box::new(origin)), ..Link::default() }
+    }
+
+    /// The same of a session under QUIC.
+    pub(crate) fn over_quic(self) -> Link {
+        Link { flight: Some(Box::default()), ..self }
     }
 
     /// The link of a session; none for one that has no BIO of ours yet.

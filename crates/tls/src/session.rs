@@ -307,33 +307,40 @@ impl Session {
         Ok(())
     }
 
-    /// The handshake is over: checks what a resumed session must still prove, and lets go of the handshake's state.
+    /// The handshake is over.
     fn establish(&mut self, output: &mut Vec<u8>) -> Result<(), Error> {
-        let link = self.link()?;
-        link.establish();
-        link.remote.take();
-        let Some(opening) = link.opening.take() else { return Ok(()) };
-        // SAFETY: the session is live.
-        let resumed = unsafe { sys::SSL_session_reused(self.ssl.as_ptr()) } == 1;
-        let rule = opening.client_auth().filter(|_| resumed);
-        if let Some((alert, why)) = rule.and_then(|rule| self.fault_of_resumed_peer(rule)) {
+        if let Err((alert, error)) = establish(&self.ssl, self.link()?) {
             self.fail(alert, output);
-            return Err(Error::PeerCertificate(why.into()));
+            return Err(error);
         }
         Ok(())
     }
+}
 
-    /// What is wrong with the client certificate that a resumed session carries: the library does not look at it again.
-    fn fault_of_resumed_peer(&self, rule: &ClientAuth) -> Option<(Alert, &'static str)> {
-        match info::peer_is_current(&self.ssl) {
-            Some(true) => None,
-            Some(false) => Some((Alert::CERTIFICATE_EXPIRED, "it expired since the session began")),
-            None if !rule.is_required() => None,
-            None if info::version(&self.ssl) == ProtocolVersion::Tls13 => {
-                Some((Alert::CERTIFICATE_REQUIRED, "the resumed session holds none"))
-            }
-            None => Some((Alert::HANDSHAKE_FAILURE, "the resumed session holds none")),
+/// A handshake is over: checks what a resumed session must still prove, and lets go of the handshake's state.
+pub(crate) fn establish(ssl: &Owned<sys::SSL>, link: &Link) -> Result<(), (Alert, Error)> {
+    link.establish();
+    link.remote.take();
+    let Some(opening) = link.opening.take() else { return Ok(()) };
+    // SAFETY: the session is live.
+    let resumed = unsafe { sys::SSL_session_reused(ssl.as_ptr()) } == 1;
+    let rule = opening.client_auth().filter(|_| resumed);
+    match rule.and_then(|rule| fault_of_resumed_peer(ssl, rule)) {
+        Some((alert, why)) => Err((alert, Error::PeerCertificate(why.into()))),
+        None => Ok(()),
+    }
+}
+
+/// What is wrong with the client certificate that a resumed session carries: the library does not look at it again.
+fn fault_of_resumed_peer(ssl: &Owned<sys::SSL>, rule: &ClientAuth) -> Option<(Alert, &'static str)> {
+    match info::peer_is_current(ssl) {
+        Some(true) => None,
+        Some(false) => Some((Alert::CERTIFICATE_EXPIRED, "it expired since the session began")),
+        None if !rule.is_required() => None,
+        None if info::version(ssl) == ProtocolVersion::Tls13 => {
+            Some((Alert::CERTIFICATE_REQUIRED, "the resumed session holds none"))
         }
+        None => Some((Alert::HANDSHAKE_FAILURE, "the resumed session holds none")),
     }
 }
 
