@@ -5,16 +5,19 @@
 
 mod receive;
 mod send;
+mod steering;
 mod wire_form;
 
 pub use receive::{Batch, Received};
 pub use send::{Mailer, Outgoing, Sent};
+pub use steering::ID_BYTES;
 
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::io::unix::AsyncFd;
@@ -85,6 +88,24 @@ impl UdpBound {
         }
     }
 
+    /// Makes the sockets ready for QUIC: they tell and take marks of congestion, send nothing that would be cut into fragments, and get the datagrams of the
+    /// connections whose ids name them (see [`UdpListener::lane`]). False if the kernel does not steer: then a connection whose client changes its address may
+    /// come to another socket.
+    pub fn prepare_for_quic(&self) -> bool {
+        for socket in &self.sockets {
+            // Without any of these QUIC goes on with less.
+            let (level, class, discover, probe) = match self.address {
+                SocketAddr::V4(_) => (libc::SOL_IP, libc::IP_RECVTOS, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE),
+                SocketAddr::V6(_) => {
+                    (libc::SOL_IPV6, libc::IPV6_RECVTCLASS, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)
+                }
+            };
+            let _ = set_int(socket, level, class, 1);
+            let _ = set_int(socket, level, discover, probe);
+        }
+        self.sockets.first().is_some_and(|socket| steering::attach(socket, self.sockets.len()).is_ok())
+    }
+
     /// The sockets, for another process, which knows them by `key`.
     pub fn pass(&self, key: &str) -> Vec<Passed> {
         let pass = |socket: &Arc<OwnedFd>| Passed {
@@ -104,13 +125,13 @@ impl UdpBound {
     /// # Errors
     /// The runtime could not register a socket.
     pub fn listeners(&self, index: usize) -> io::Result<Vec<UdpListener>> {
-        let listener = |socket: &Arc<OwnedFd>| {
+        let listener = |(position, socket): (usize, &Arc<OwnedFd>)| {
             // SAFETY: `as_raw_fd` of a shared `OwnedFd` gives the same open descriptor for as long as the `AsyncFd` holds it, and nothing
             // else can close it.
             let socket = unsafe { AsyncFd::register(Arc::clone(socket)) }?;
-            Ok(UdpListener { socket, local: self.address })
+            Ok(UdpListener { socket, local: self.address, lane: (position, self.sockets.len()) })
         };
-        self.sockets.iter().skip(index).step_by(self.workers.max(1)).map(listener).collect()
+        self.sockets.iter().enumerate().skip(index).step_by(self.workers.max(1)).map(listener).collect()
     }
 }
 
@@ -159,6 +180,7 @@ fn enlarge(socket: &Socket, bytes: libc::c_int) {
 pub struct UdpListener {
     socket: AsyncFd<Arc<OwnedFd>>,
     local: SocketAddr,
+    lane: (usize, usize),
 }
 
 impl fmt::Debug for UdpListener {
@@ -173,19 +195,27 @@ impl UdpListener {
     /// # Errors
     /// The kernel ran out of something. The listener stays usable.
     pub async fn receive(&self, batch: &mut Batch) -> io::Result<()> {
+        std::future::poll_fn(|context| self.poll_receive(batch, context)).await
+    }
+
+    /// The same, polled.
+    ///
+    /// # Errors
+    /// As [`UdpListener::receive`].
+    pub fn poll_receive(&self, batch: &mut Batch, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         batch.clear();
         loop {
-            let mut ready = self.socket.readable().await?;
+            let mut ready = ready!(self.socket.poll_read_ready(context))?;
             match batch.receive(self.as_fd(), Batch::SLOTS) {
                 Ok(count) => {
                     // Room was left: the socket is empty, and the next wait need not ask the kernel first.
                     if count < Batch::SLOTS {
                         ready.clear_ready();
                     }
-                    return Ok(());
+                    return Poll::Ready(Ok(()));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
-                Err(error) => return Err(error),
+                Err(error) => return Poll::Ready(Err(error)),
             }
         }
     }
@@ -193,6 +223,12 @@ impl UdpListener {
     /// Where it listens.
     pub fn local(&self) -> SocketAddr {
         self.local
+    }
+
+    /// Its position among the sockets of its address, and how many there are. With [`UdpBound::prepare_for_quic`], datagrams to a connection id whose first
+    /// byte is congruent to the position modulo their number come to it.
+    pub fn lane(&self) -> (usize, usize) {
+        self.lane
     }
 }
 

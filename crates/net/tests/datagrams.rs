@@ -16,7 +16,7 @@ fn server(address: &str) -> UdpSocket {
 }
 
 fn plain(payload: &[u8]) -> Outgoing<'_> {
-    Outgoing { head: &[], payload, to: None, from: None }
+    Outgoing { head: &[], payload, to: None, from: None, ecn: 0 }
 }
 
 #[test]
@@ -27,7 +27,7 @@ fn boundaries_are_kept_however_datagrams_are_joined() {
     let payloads: Vec<Vec<u8>> =
         [8, 8, 8, 3, 8, 0, 0, 8, 1400, 1400, 7].iter().enumerate().map(|(i, &length)| vec![i as u8; length]).collect();
     let mut datagrams: Vec<Outgoing<'_>> = payloads.iter().map(|payload| plain(payload)).collect();
-    datagrams.push(Outgoing { head: b"head", payload: b"payload", to: None, from: None });
+    datagrams.push(Outgoing { head: b"head", payload: b"payload", to: None, from: None, ecn: 0 });
     let expected = Sent { sent: datagrams.len(), ..Sent::default() };
     assert_eq!(Mailer::new().send(flow.as_fd(), &datagrams), expected);
     let mut buffer = [0; 2000];
@@ -76,7 +76,7 @@ async fn responses_leave_from_the_address_that_was_asked() {
         };
         let piece = batch.get(0);
         assert_eq!((piece.bytes, piece.to), (b"?".as_slice(), Some(asked)));
-        let response = Outgoing { head: &[], payload: b"!", to: piece.from, from: piece.to };
+        let response = Outgoing { head: &[], payload: b"!", to: piece.from, from: piece.to, ecn: 0 };
         assert_eq!(Mailer::new().send(listener.as_fd(), &[response]).sent, 1);
         // Connected, so that only what comes from `target` is received.
         assert_eq!(client.recv(&mut [0; 8]).unwrap(), 1);
@@ -141,4 +141,67 @@ fn a_taken_address_is_reported() {
     assert!(UdpBound::bind(taken.local_addr().unwrap(), 2).is_err());
     let flow = UdpFlow::connect("127.0.0.1:9".parse().unwrap(), Source { address: "[::1]:0".parse().ok(), mark: 0 });
     assert_eq!(flow.unwrap_err().kind(), std::io::ErrorKind::InvalidInput);
+}
+
+#[tokio::test(flavor = "local")]
+async fn marks_of_congestion_go_both_ways() {
+    for address in ["127.0.0.1:0", "[::1]:0", "0.0.0.0:0"] {
+        let (one, other) = (
+            UdpBound::bind(address.parse().unwrap(), 1).unwrap(),
+            UdpBound::bind(address.parse().unwrap(), 1).unwrap(),
+        );
+        other.prepare_for_quic();
+        let (from, to) = (one.listeners(0).unwrap().remove(0), other.listeners(0).unwrap().remove(0));
+        let target = match other.address() {
+            any if any.ip().is_unspecified() => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), any.port()),
+            address => address,
+        };
+        let marked = |ecn| Outgoing { to: Some(target), ecn, ..plain(b"marked") };
+        let datagrams = [marked(2), marked(2), marked(1), marked(0), marked(3)];
+        assert_eq!(Mailer::new().send(from.as_fd(), &datagrams).sent, 5);
+        let (mut batch, mut seen) = (Batch::new(), Vec::new());
+        while seen.len() < 5 {
+            to.receive(&mut batch).await.unwrap();
+            for piece in (0..batch.len()).map(|index| batch.get(index)) {
+                seen.extend(piece.datagrams().map(|_| piece.ecn));
+            }
+        }
+        assert_eq!(seen, [2, 2, 1, 0, 3], "{address}");
+    }
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_connection_id_leads_to_the_socket_that_it_names() {
+    let bound = UdpBound::bind("127.0.0.1:0".parse().unwrap(), 4).unwrap();
+    assert!(bound.prepare_for_quic());
+    let listeners: Vec<_> = (0..4).map(|worker| bound.listeners(worker).unwrap().remove(0)).collect();
+    let lanes: Vec<_> = listeners.iter().map(net::UdpListener::lane).collect();
+    assert_eq!(lanes, [(0, 4), (1, 4), (2, 4), (3, 4)]);
+    let short = |first: u8| [&[0x40, first][..], &[7; 30]].concat();
+    let handshake = |first: u8| [&[0xe0, 0, 0, 0, 1, 9, first][..], &[7; 30]].concat();
+    for round in 0..20_u8 {
+        // Each from a port of its own: by addresses alone they would be scattered.
+        let client = server("127.0.0.1:0");
+        for packet in [short(round), handshake(round)] {
+            client.send_to(&packet, bound.address()).unwrap();
+            let mut batch = Batch::new();
+            listeners[usize::from(round) % 4].receive(&mut batch).await.unwrap();
+            assert_eq!(batch.get(0).bytes, packet);
+        }
+    }
+    // An id of the client's choice: whatever socket it comes to, it is the same for all packets of one address.
+    let client = server("127.0.0.1:0");
+    let mut lane = None;
+    for first in 0..16_u8 {
+        client.send_to(&[&[0xc0, 0, 0, 0, 1, 9, first][..], &[7; 30]].concat(), bound.address()).unwrap();
+        let mut batches: Vec<Batch> = (0..4).map(|_| Batch::new()).collect();
+        let [one, two, three, four] = batches.as_mut_slice() else { unreachable!() };
+        let came = tokio::select! {
+            _ = listeners[0].receive(one) => 0,
+            _ = listeners[1].receive(two) => 1,
+            _ = listeners[2].receive(three) => 2,
+            _ = listeners[3].receive(four) => 3,
+        };
+        assert_eq!(*lane.get_or_insert(came), came);
+    }
 }

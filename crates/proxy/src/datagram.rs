@@ -244,7 +244,7 @@ impl Relay {
             outgoing.clear();
             let payloads = of_one.iter().filter_map(|one| batch.get(one.slot).bytes.get(one.start..one.end));
             let payloads = payloads.filter(|payload| flow.passes(false, payload.len(), worker));
-            outgoing.extend(payloads.map(|payload| Outgoing { head: &[], payload, to: None, from: None }));
+            outgoing.extend(payloads.map(|payload| Outgoing { head: &[], payload, to: None, from: None, ecn: 0 }));
             let bytes = outgoing.iter().map(|one| one.payload.len()).sum();
             if outgoing.is_empty() {
                 continue;
@@ -285,7 +285,7 @@ impl Relay {
             let before = outgoing.len();
             let (to, from) = (Some(flow.balancer), flow.local);
             let payloads = piece.datagrams().filter(|payload| flow.passes(true, payload.len(), worker));
-            outgoing.extend(payloads.map(|payload| Outgoing { head, payload, to, from }));
+            outgoing.extend(payloads.map(|payload| Outgoing { head, payload, to, from, ecn: 0 }));
             let own = outgoing.get(before..).unwrap_or_default();
             shares.push((*id, own.iter().map(|one| one.payload.len()).sum(), own.len()));
         }

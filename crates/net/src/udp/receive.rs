@@ -43,6 +43,8 @@ pub struct Received<'a> {
     pub from: Option<SocketAddr>,
     /// The address of ours it was sent to, where the socket is bound to all of them.
     pub to: Option<IpAddr>,
+    /// Explicit congestion notification, where the socket tells it: see [`UdpBound::prepare_for_quic`](crate::UdpBound::prepare_for_quic).
+    pub ecn: u8,
     segment: usize,
 }
 
@@ -107,6 +109,7 @@ impl Batch {
             bytes: self.buffer.get(start..start + length).unwrap_or_default(),
             from: self.names.get(index).filter(|_| index < self.used).and_then(Name::get),
             to: arrival.to,
+            ecn: arrival.ecn,
             segment: arrival.segment,
         }
     }

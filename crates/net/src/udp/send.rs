@@ -35,6 +35,8 @@ pub struct Outgoing<'a> {
     pub to: Option<SocketAddr>,
     /// From which address of ours; none for the socket's own.
     pub from: Option<IpAddr>,
+    /// Explicit congestion notification (RFC 3168 §5): 0 is not capable.
+    pub ecn: u8,
 }
 
 impl Outgoing<'_> {
@@ -44,7 +46,11 @@ impl Outgoing<'_> {
 
     /// Whether `next` may be cut off the same piece: each but the last is as long as the first.
     fn joins(&self, next: &Outgoing<'_>) -> bool {
-        next.to == self.to && next.from == self.from && next.len() <= self.len() && next.len() > 0
+        next.to == self.to
+            && next.from == self.from
+            && next.ecn == self.ecn
+            && next.len() <= self.len()
+            && next.len() > 0
     }
 }
 
@@ -143,6 +149,9 @@ impl Mailer {
         }
         let control = &mut self.controls[piece];
         let mut used = leading.from.map_or(0, |from| control.push_source(0, from));
+        if let Some(to) = leading.to.filter(|_| leading.ecn != 0) {
+            used = control.push_ecn(used, to.is_ipv6(), leading.ecn);
+        }
         if datagrams.len() > 1 {
             used = control.push_segment(used, u16::try_from(leading.len()).unwrap_or(u16::MAX));
         }
@@ -263,7 +272,7 @@ mod tests {
             let bytes = [0; 1500];
             let datagrams: Vec<Outgoing<'_>> = lengths
                 .iter()
-                .map(|length| Outgoing { head: &[], payload: &bytes[..*length], to: None, from: None })
+                .map(|length| Outgoing { head: &[], payload: &bytes[..*length], to: None, from: None, ecn: 0 })
                 .collect();
             assert_eq!(joined(&datagrams), expected, "{lengths:?}");
         }
@@ -278,7 +287,8 @@ mod tests {
         check(&[10; 100], 64);
         check(&[1400; 64], 46);
         let to = |port| Some(SocketAddr::from(([127, 0, 0, 1], port)));
-        let towards = |port| Outgoing { head: &[1], payload: &[2], to: to(port), from: None };
+        let towards = |port| Outgoing { head: &[1], payload: &[2], to: to(port), from: None, ecn: 0 };
         assert_eq!(joined(&[towards(1), towards(1), towards(2)]), 2);
+        assert_eq!(joined(&[towards(1), Outgoing { ecn: 2, ..towards(1) }]), 1);
     }
 }

@@ -58,6 +58,9 @@ fn family(family: libc::c_int) -> [u8; 2] {
     u16::try_from(family).unwrap_or(0).to_ne_bytes()
 }
 
+/// The bits of a traffic class that are for congestion notification (RFC 3168 §5).
+const ECN_BITS: u8 = 0x03;
+
 /// Length of a control message's head: its length, level and type.
 const HEAD_BYTES: usize = size_of::<usize>() + 8;
 
@@ -73,10 +76,12 @@ pub(super) struct Arrival {
     pub(super) to: Option<IpAddr>,
     /// Length of each of the joined datagrams but the last; 0 for a single one.
     pub(super) segment: usize,
+    /// Explicit congestion notification.
+    pub(super) ecn: u8,
 }
 
 impl Control {
-    /// Room for an `in6_pktinfo` and a segment length.
+    /// Room for an `in6_pktinfo`, a segment length and a traffic class.
     pub(super) const BYTES: usize = 96;
     pub(super) const EMPTY: Control = Control([0; Control::BYTES]);
 
@@ -110,6 +115,15 @@ impl Control {
         }
     }
 
+    /// Marks the datagram for congestion notification.
+    pub(super) fn push_ecn(&mut self, used: usize, is_v6: bool, ecn: u8) -> usize {
+        let class = libc::c_int::from(ecn & ECN_BITS).to_ne_bytes();
+        match is_v6 {
+            true => self.push(used, libc::SOL_IPV6, libc::IPV6_TCLASS, &class),
+            false => self.push(used, libc::SOL_IP, libc::IP_TOS, &class),
+        }
+    }
+
     /// Lets the kernel cut what is sent into datagrams of this length.
     pub(super) fn push_segment(&mut self, used: usize, bytes: u16) -> usize {
         self.push(used, libc::SOL_UDP, libc::UDP_SEGMENT, &bytes.to_ne_bytes())
@@ -129,6 +143,12 @@ impl Control {
                 (libc::SOL_IPV6, libc::IPV6_PKTINFO) => {
                     let address = data.get(..16).and_then(|octets| <[u8; 16]>::try_from(octets).ok());
                     arrival.to = address.map(|octets| Ipv6Addr::from(octets).into());
+                }
+                // The class is one byte of IPv4's header; of IPv6's the kernel makes an int.
+                (libc::SOL_IP, libc::IP_TOS) => arrival.ecn = data.first().map_or(0, |class| class & ECN_BITS),
+                (libc::SOL_IPV6, libc::IPV6_TCLASS) => {
+                    let class = data.first_chunk().map_or(0, |class| libc::c_int::from_ne_bytes(*class));
+                    arrival.ecn = class as u8 & ECN_BITS;
                 }
                 (libc::SOL_UDP, libc::UDP_GRO) => {
                     let bytes = data.get(..4).and_then(|bytes| <[u8; 4]>::try_from(bytes).ok());
@@ -176,7 +196,8 @@ mod tests {
         let used = control.push(0, libc::SOL_IPV6, libc::IPV6_PKTINFO, &info);
         let used = control.push(used, libc::SOL_SOCKET, 29, &[0; 16]);
         let used = control.push(used, libc::SOL_UDP, libc::UDP_GRO, &1200_i32.to_ne_bytes());
-        let expected = Arrival { to: Some(Ipv6Addr::LOCALHOST.into()), segment: 1200 };
+        let used = control.push_ecn(used, true, 2);
+        let expected = Arrival { to: Some(Ipv6Addr::LOCALHOST.into()), segment: 1200, ecn: 2 };
         assert_eq!(control.arrival(used), expected);
         assert_eq!(control.arrival(0), Arrival::default());
         // A message that claims to be longer than the buffer, or shorter than its own head, ends the reading.
