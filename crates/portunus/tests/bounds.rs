@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-const CRATES: [&str; 8] = ["acme", "proxy", "graphql", "wire", "transport", "net", "keyserver", "telemetry"];
+const CRATES: [&str; 9] = ["acme", "proxy", "graphql", "wire", "transport", "net", "quic", "keyserver", "telemetry"];
 const NUMBERS: [&str; 11] =
     ["usize", "u8", "u16", "u32", "u64", "u128", "i32", "i64", "f64", "Duration", "std::time::Duration"];
 

@@ -131,7 +131,7 @@ fn subscriber(level: &str, json: bool, queue: &Arc<Queue>) -> io::Result<Subscri
 }
 
 /// The crates of the program, by their names in events.
-const OURS: [&str; 15] = [
+const OURS: [&str; 16] = [
     "acme",
     "portunus",
     "compat",
@@ -142,6 +142,7 @@ const OURS: [&str; 15] = [
     "keystore",
     "net",
     "proxy",
+    "quic",
     "reason",
     "telemetry",
     "tls",

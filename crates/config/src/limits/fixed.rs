@@ -46,6 +46,7 @@ pub struct FixedBounds {
 pub const FIXED: &[FixedBounds] = &[
     FixedBounds { peer: "Clients: HTTP/1", bounds: CLIENTS_HTTP_1 },
     FixedBounds { peer: "Clients: HTTP/2", bounds: CLIENTS_HTTP_2 },
+    FixedBounds { peer: "Clients: QUIC", bounds: CLIENTS_QUIC },
     FixedBounds { peer: "Clients: TLS, PROXY headers and addresses", bounds: CLIENTS_BELOW },
     FixedBounds { peer: "Clients: requests, contracts and tokens", bounds: REQUESTS },
     FixedBounds { peer: "Clients: GraphQL", bounds: graphql::GRAPHQL },
@@ -245,6 +246,30 @@ const CLIENTS_HTTP_2: &[FixedBound] = &[
         "DATA of further ones counts as control frames.",
     ),
     bound("wire/src/http/hpack.rs", "CAPACITY", "HPACK table", "4KiB", "The default of RFC 7541."),
+];
+
+const CLIENTS_QUIC: &[FixedBound] = &[
+    bound(
+        "quic/src/settings.rs",
+        "FIRST_BI_STREAMS",
+        "Requests at once on a connection that has not yet used half of them",
+        "24",
+        "Each takes memory, used or not. Then all that are allowed.",
+    ),
+    bound(
+        "quic/src/settings.rs",
+        "CRYPTO_BYTES",
+        "Handshake bytes of a connection that wait for those before them",
+        "16KiB",
+        "A ClientHello with post-quantum key shares and a ticket.",
+    ),
+    bound(
+        "quic/src/settings.rs",
+        "CRYPTO_BYTES_WITH_CHAIN",
+        "The same where clients may send certificates",
+        "40KiB",
+        "A certificate chain of 32 KiB.",
+    ),
 ];
 
 const CLIENTS_BELOW: &[FixedBound] = &[

@@ -1,0 +1,477 @@
+//! One socket of one worker, and everything that happens on it.
+//!
+//! A turn: connections whose time has come and those with something to say are run, what they send leaves in one batch, then the next batch of datagrams is
+//! received. Decides nothing about who may connect but by the bounds of [`Settings`]; the caller's `admit` does.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use net::UdpListener;
+use net::udp::Batch;
+use quinn_proto::{
+    ConnectionHandle, DatagramEvent, EcnCodepoint, Endpoint, EndpointConfig, Incoming, ServerConfig, TransportConfig,
+};
+use tls::{Acceptor, Alert, Chooser, Error};
+
+use crate::connection::Connection;
+use crate::ids::Ids;
+use crate::keys::{ResetKey, TokenKey};
+use crate::lost::Lost;
+use crate::outbox::Outbox;
+use crate::session::{Door, Left, Outcome, VERSION};
+use crate::settings::{Secrets, Settings};
+use crate::shared::{Board, Shared};
+use crate::timers::Timers;
+
+/// Datagrams of one connection that leave as one piece.
+const PIECE_DATAGRAMS: usize = 16;
+
+/// Pieces of one connection before the others get their turn.
+const PIECES_PER_TURN: usize = 4;
+
+/// Turns before the other tasks of the worker get theirs.
+const TURNS_IN_A_ROW: usize = 8;
+
+/// Someone who wants to connect. Nothing has been decided, nothing is known but the address, which may be forged unless it `is_validated`.
+#[derive(Debug, Clone, Copy)]
+pub struct Attempt {
+    /// The address the packet came from.
+    pub remote: SocketAddr,
+    /// The address of ours it came to.
+    pub local: SocketAddr,
+    /// The address has been proved (Retry).
+    pub is_validated: bool,
+}
+
+/// What becomes of an attempt.
+pub enum Decision<K> {
+    /// It may shake hands. The chooser is asked once for its certificate; `K` stays with the connection and comes with its event.
+    Accept(Arc<dyn Chooser + Send + Sync>, K),
+    /// It is refused (CONNECTION_REFUSED).
+    Refuse,
+    /// It gets no response.
+    Ignore,
+}
+
+/// What a hub has to tell.
+#[derive(Debug)]
+pub enum Event<K> {
+    /// A handshake is done.
+    Accepted(Connection, K),
+    /// A handshake failed.
+    Failed(Failure, K),
+}
+
+/// A handshake that came to nothing.
+#[derive(Debug)]
+pub struct Failure {
+    /// Who tried.
+    pub remote: SocketAddr,
+    /// The name that was asked for, as far as that came.
+    pub server_name: Option<Box<str>>,
+    /// Since the first packet.
+    pub after: Duration,
+    /// Why.
+    pub cause: FailureCause,
+}
+
+/// Why a handshake failed.
+#[derive(Debug, PartialEq, Eq)]
+pub enum FailureCause {
+    /// TLS failed.
+    Tls(Error),
+    /// The key of the certificate is on a key server, which QUIC handshakes cannot wait for.
+    RemoteKey,
+    /// It took too long, or the client fell silent.
+    TimedOut,
+    /// Anything else.
+    Lost(Lost),
+}
+
+/// The QUIC side of one listening socket. [`Hub::next`] drives all its connections; while nobody calls it, nothing moves. Dropped, it ends them all
+/// without a word.
+pub struct Hub<K> {
+    listener: UdpListener,
+    /// Taken while it is read.
+    batch: Option<Batch>,
+    outbox: Outbox,
+    endpoint: Endpoint,
+    acceptor: Arc<Acceptor>,
+    settings: Rc<Settings>,
+    /// What each connection is accepted with, but for its chooser; and its transport, without and with client certificates.
+    config: ServerConfig,
+    transports: (Arc<TransportConfig>, Arc<TransportConfig>),
+    board: Rc<Board>,
+    /// By the library's numbers, which it uses again.
+    slots: Vec<Option<Slot<K>>>,
+    open: usize,
+    handshakes: usize,
+    timers: Timers,
+    events: VecDeque<Event<K>>,
+    refuses_new: bool,
+}
+
+/// The place of a connection.
+struct Slot<K> {
+    shared: Rc<Shared>,
+    /// Until its handshake is done.
+    opening: Option<Opening<K>>,
+    timer: Option<Instant>,
+}
+
+struct Opening<K> {
+    kept: K,
+    outcome: Left,
+    since: Instant,
+}
+
+impl<K> fmt::Debug for Hub<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Hub({:?}, {} connections)", self.listener, self.open)
+    }
+}
+
+impl<K> Drop for Hub<K> {
+    fn drop(&mut self) {
+        self.slots.iter().flatten().for_each(|slot| slot.shared.lose(Lost::Gone));
+    }
+}
+
+impl<K> Hub<K> {
+    /// A hub on `listener`, which was [prepared](net::UdpBound::prepare_for_quic). `acceptor` and `secrets` are those of the process.
+    pub fn new(listener: UdpListener, acceptor: Arc<Acceptor>, secrets: &Secrets, settings: Settings) -> Hub<K> {
+        let ids = Ids::new(listener.lane());
+        let mut endpoint = EndpointConfig::new(Arc::new(ResetKey(secrets.reset)));
+        endpoint.cid_generator(move || Box::new(ids)).supported_versions(vec![VERSION]);
+        let door = Door { acceptor: Arc::clone(&acceptor), chooser: None, outcome: Left::default() };
+        let config = ServerConfig::new(Arc::new(door), Arc::new(TokenKey(secrets.token)));
+        Hub {
+            listener,
+            batch: Some(Batch::new()),
+            outbox: Outbox::default(),
+            endpoint: Endpoint::new(Arc::new(endpoint), Some(Arc::new(config.clone())), true, None),
+            acceptor,
+            transports: settings.transport(),
+            settings: Rc::new(settings),
+            config,
+            board: Rc::default(),
+            slots: Vec::new(),
+            open: 0,
+            handshakes: 0,
+            timers: Timers::default(),
+            events: VecDeque::new(),
+            refuses_new: false,
+        }
+    }
+
+    /// Receives, sends and runs timers until there is something to tell. May be dropped and called again.
+    ///
+    /// # Errors
+    /// The socket cannot be read. The hub stays usable.
+    pub async fn next(&mut self, admit: &mut dyn FnMut(Attempt) -> Decision<K>) -> io::Result<Event<K>> {
+        let mut turns = 0;
+        loop {
+            self.turn();
+            if let Some(event) = self.events.pop_front() {
+                return Ok(event);
+            }
+            turns += 1;
+            if turns % TURNS_IN_A_ROW == 0 {
+                tokio::task::yield_now().await;
+            }
+            if poll_fn(|context| self.poll_news(context)).await? {
+                self.take_in(admit);
+            }
+        }
+    }
+
+    /// New settings, for connections that come from now on.
+    pub fn set(&mut self, settings: Settings) {
+        self.transports = settings.transport();
+        self.settings = Rc::new(settings);
+    }
+
+    /// From now on new connections are refused (CONNECTION_REFUSED); those that are open go on.
+    pub fn refuse_new(&mut self) {
+        self.refuses_new = true;
+    }
+
+    /// Connections that are open or being opened or closed.
+    pub fn connections(&self) -> usize {
+        self.open
+    }
+
+    /// Ready with whether datagrams came; else there are connections to run.
+    fn poll_news(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        self.board.wait(context);
+        if let Some(batch) = &mut self.batch
+            && let Poll::Ready(received) = self.listener.poll_receive(batch, context)
+        {
+            return Poll::Ready(received.map(|()| true));
+        }
+        if self.board.len() > 0 {
+            return Poll::Ready(Ok(false));
+        }
+        self.timers.poll(context).map(|()| Ok(false))
+    }
+
+    /// Hands the received datagrams to their connections.
+    fn take_in(&mut self, admit: &mut dyn FnMut(Attempt) -> Decision<K>) {
+        let Some(batch) = self.batch.take() else { return };
+        let now = Instant::now();
+        for piece in (0..batch.len()).map(|index| batch.get(index)) {
+            let Some(from) = piece.from else { continue };
+            for bytes in piece.datagrams().filter(|bytes| !bytes.is_empty()) {
+                self.arrived(bytes, (from, piece.to), EcnCodepoint::from_bits(piece.ecn), now, admit);
+            }
+        }
+        self.batch = Some(batch);
+    }
+
+    fn arrived(
+        &mut self,
+        bytes: &[u8],
+        (from, to): (SocketAddr, Option<IpAddr>),
+        ecn: Option<EcnCodepoint>,
+        now: Instant,
+        admit: &mut dyn FnMut(Attempt) -> Decision<K>,
+    ) {
+        let mut buffer = self.outbox.buffer();
+        let response = match self.endpoint.handle(now, from, to, ecn, BytesMut::from(bytes), &mut buffer) {
+            Some(DatagramEvent::ConnectionEvent(handle, event)) => {
+                if let Some(slot) = self.slots.get(handle.0).and_then(Option::as_ref) {
+                    slot.shared.protocol.borrow_mut().handle_event(event);
+                    slot.shared.mark();
+                }
+                None
+            }
+            Some(DatagramEvent::NewConnection(incoming)) => return self.consider(incoming, now, buffer, admit),
+            Some(DatagramEvent::Response(transmit)) => Some(transmit),
+            None => None,
+        };
+        self.outbox.put(response, buffer);
+    }
+
+    /// Decides what becomes of an attempt to connect.
+    fn consider(
+        &mut self,
+        incoming: Incoming,
+        now: Instant,
+        mut buffer: Vec<u8>,
+        admit: &mut dyn FnMut(Attempt) -> Decision<K>,
+    ) {
+        let mut local = self.listener.local();
+        if let Some(ip) = incoming.local_ip() {
+            local.set_ip(ip);
+        }
+        let is_validated = incoming.remote_address_validated();
+        let attempt = Attempt { remote: incoming.remote_address(), local, is_validated };
+        let is_busy = self.handshakes >= self.settings.handshakes_before_retry;
+        let response = if self.handshakes >= self.settings.max_handshakes {
+            self.endpoint.ignore(incoming);
+            None
+        } else if self.refuses_new {
+            Some(self.endpoint.refuse(incoming, &mut buffer))
+        } else if is_busy && !is_validated {
+            self.endpoint.retry(incoming, &mut buffer).map_err(|error| self.endpoint.ignore(error.into_incoming())).ok()
+        } else {
+            match admit(attempt) {
+                Decision::Accept(chooser, kept) => {
+                    return self.accept(incoming, (chooser, kept), attempt, now, buffer);
+                }
+                Decision::Refuse => Some(self.endpoint.refuse(incoming, &mut buffer)),
+                Decision::Ignore => {
+                    self.endpoint.ignore(incoming);
+                    None
+                }
+            }
+        };
+        self.outbox.put(response, buffer);
+    }
+
+    fn accept(
+        &mut self,
+        incoming: Incoming,
+        (chooser, kept): (Arc<dyn Chooser + Send + Sync>, K),
+        attempt: Attempt,
+        now: Instant,
+        mut buffer: Vec<u8>,
+    ) {
+        let outcome = Left::default();
+        let mut config = self.config.clone();
+        let (plain, with_chain) = &self.transports;
+        config.transport = Arc::clone(if chooser.asks_for_certificates() { with_chain } else { plain });
+        config.crypto = Arc::new(Door {
+            acceptor: Arc::clone(&self.acceptor),
+            chooser: Some(chooser),
+            outcome: Arc::clone(&outcome),
+        });
+        let opening = Opening { kept, outcome, since: now };
+        match self.endpoint.accept(incoming, now, &mut buffer, Some(Arc::new(config))) {
+            Ok((ConnectionHandle(place), protocol)) => {
+                let (board, settings) = (Rc::clone(&self.board), Rc::clone(&self.settings));
+                let shared = Rc::new(Shared::new(protocol, (place, attempt.local), board, settings));
+                shared.mark();
+                if self.slots.len() <= place {
+                    self.slots.resize_with(place + 1, || None);
+                }
+                self.slots[place] = Some(Slot { shared, opening: Some(opening), timer: None });
+                self.open += 1;
+                self.handshakes += 1;
+                self.outbox.put(None, buffer);
+            }
+            Err(error) => {
+                // One that gets no response was not even a packet of QUIC.
+                if error.response.is_some() {
+                    self.events.push_back(opening.failed(attempt.remote, error.cause.into(), now));
+                }
+                self.outbox.put(error.response, buffer);
+            }
+        }
+    }
+
+    /// Runs what is due, and sends.
+    fn turn(&mut self) {
+        let now = Instant::now();
+        while let Some(place) = self.timers.pop(now) {
+            self.wake(place, now);
+        }
+        for _ in 0..self.board.len() {
+            let Some(shared) = self.board.next() else { break };
+            self.drive(&shared, now);
+        }
+        self.outbox.flush(self.listener.as_fd());
+    }
+
+    /// The time of a connection has come.
+    fn wake(&mut self, place: usize, now: Instant) {
+        let limit = self.settings.handshake_timeout;
+        let Some(slot) = self.slots.get_mut(place).and_then(Option::as_mut) else { return };
+        slot.timer = None;
+        slot.shared.protocol.borrow_mut().handle_timeout(now);
+        if slot.opening.as_ref().is_some_and(|opening| now >= opening.since + limit)
+            && let Some(opening) = slot.opening.take()
+        {
+            self.handshakes -= 1;
+            let remote = slot.shared.protocol.borrow().remote_address();
+            self.events.push_back(opening.failed(remote, Lost::TimedOut, now));
+            slot.shared.close(0, b"");
+        }
+        slot.shared.mark();
+    }
+
+    /// Takes what a connection has to say to anybody.
+    fn drive(&mut self, shared: &Rc<Shared>, now: Instant) {
+        let place = shared.place;
+        // One that has been given up, whose place another may have.
+        if !self.slots.get(place).and_then(Option::as_ref).is_some_and(|slot| Rc::ptr_eq(&slot.shared, shared)) {
+            return;
+        }
+        let protocol = &mut *shared.protocol.borrow_mut();
+        while let Some(event) = protocol.poll() {
+            match event {
+                quinn_proto::Event::Connected => self.connected(place),
+                quinn_proto::Event::ConnectionLost { reason } => {
+                    self.lost(place, protocol.remote_address(), reason.into(), now);
+                }
+                quinn_proto::Event::Stream(event) => shared.tell(&event),
+                _ => {}
+            }
+        }
+        shared.grow(protocol);
+        if self.send(protocol, now) {
+            shared.mark();
+        }
+        let mut is_drained = false;
+        while let Some(event) = protocol.poll_endpoint_events() {
+            is_drained |= event.is_drained();
+            if let Some(event) = self.endpoint.handle_event(ConnectionHandle(place), event) {
+                protocol.handle_event(event);
+                shared.mark();
+            }
+        }
+        let next = protocol.poll_timeout();
+        self.set_timer(place, if is_drained { None } else { next });
+        if is_drained {
+            self.slots[place] = None;
+            self.open -= 1;
+            shared.lose(Lost::Gone);
+        }
+    }
+
+    /// Sends for one connection; says whether it has more.
+    fn send(&mut self, protocol: &mut quinn_proto::Connection, now: Instant) -> bool {
+        for _ in 0..PIECES_PER_TURN {
+            let mut buffer = self.outbox.buffer();
+            let transmit = protocol.poll_transmit(now, PIECE_DATAGRAMS, &mut buffer);
+            let is_last = transmit.is_none();
+            self.outbox.put(transmit, buffer);
+            if is_last {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn set_timer(&mut self, place: usize, next: Option<Instant>) {
+        let limit = self.settings.handshake_timeout;
+        let Some(slot) = self.slots.get_mut(place).and_then(Option::as_mut) else { return };
+        let last = slot.opening.as_ref().filter(|_| next.is_some()).map(|opening| opening.since + limit);
+        let next = next.into_iter().chain(last).min();
+        self.timers.set(place, slot.timer, next);
+        slot.timer = next;
+    }
+
+    /// A handshake is done.
+    fn connected(&mut self, place: usize) {
+        let Some(slot) = self.slots.get_mut(place).and_then(Option::as_mut) else { return };
+        let Some(opening) = slot.opening.take() else { return };
+        self.handshakes -= 1;
+        let shared = Rc::clone(&slot.shared);
+        if let Some(Outcome::Done(info)) = opening.outcome.get() {
+            let connection = Connection::first(shared, (**info).clone());
+            self.events.push_back(Event::Accepted(connection, opening.kept));
+        }
+    }
+
+    /// A connection is lost, perhaps before it was one.
+    fn lost(&mut self, place: usize, remote: SocketAddr, why: Lost, now: Instant) {
+        let Some(slot) = self.slots.get_mut(place).and_then(Option::as_mut) else { return };
+        slot.shared.lose(why.clone());
+        if let Some(opening) = slot.opening.take() {
+            self.handshakes -= 1;
+            self.events.push_back(opening.failed(remote, why, now));
+        }
+    }
+}
+
+impl<K> Opening<K> {
+    /// It came to nothing.
+    fn failed(self, remote: SocketAddr, why: Lost, now: Instant) -> Event<K> {
+        let (cause, server_name) = match self.outcome.get() {
+            Some(Outcome::Failed(error, name)) => (FailureCause::Tls(error.clone()), name.clone()),
+            Some(Outcome::RemoteKey(name)) => (FailureCause::RemoteKey, name.clone()),
+            Some(Outcome::Done(info)) => (cause(why), info.server_name.clone()),
+            None => (cause(why), None),
+        };
+        Event::Failed(Failure { remote, server_name, after: now.duration_since(self.since), cause }, self.kept)
+    }
+}
+
+/// What a loss means for a handshake. A client's alert comes as an error code (RFC 9001 §4.8).
+fn cause(why: Lost) -> FailureCause {
+    match why {
+        Lost::TimedOut => FailureCause::TimedOut,
+        Lost::ByPeerTransport(code @ 0x100..=0x1ff) => FailureCause::Tls(Error::PeerAlert(Alert(code as u8))),
+        why => FailureCause::Lost(why),
+    }
+}
