@@ -32,6 +32,28 @@ pub(crate) fn network(text: &str) -> Option<IpNet> {
     parsed.map(|network| network.trunc())
 }
 
+/// Whether the reader of configurations takes this for a host.
+pub(crate) fn is_host(text: &str) -> bool {
+    let label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+    };
+    text.len() <= 253 && text.split('.').all(label)
+}
+
+/// Whether a text is a host with an optional port.
+pub(crate) fn is_authority(text: &str) -> bool {
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, Some(port)),
+        _ => (text, None),
+    };
+    let literal = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    (is_host(host) || literal.is_some_and(|literal| literal.parse::<Ipv6Addr>().is_ok()))
+        && port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0))
+}
+
 /// The lists that let pass whom the rules let pass; who fits none of them passes if `otherwise`.
 ///
 /// # Errors

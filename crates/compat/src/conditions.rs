@@ -88,6 +88,21 @@ impl When {
         When { client: vec![network], ..When::default() }
     }
 
+    /// Clients in one of these networks.
+    pub(crate) fn of_clients(client: Vec<IpNet>) -> When {
+        When { client, ..When::default() }
+    }
+
+    /// One of these server names in the handshake.
+    pub(crate) fn of_server_names(server_name: Vec<String>) -> When {
+        When { server_name, ..When::default() }
+    }
+
+    /// Whether it is about the client's address alone.
+    pub(crate) fn is_of_clients(&self) -> bool {
+        !self.client.is_empty() && self.methods.is_empty() && self.values.is_empty() && self.server_name.is_empty()
+    }
+
     /// Both. None if no request is so; an error if it cannot be said.
     pub(crate) fn and(&self, other: &When) -> Result<Option<When>, ()> {
         let mut out = self.clone();

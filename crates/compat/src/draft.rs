@@ -1,11 +1,11 @@
 //! A native configuration in parts, as an importer makes it: each part once, under a name of its own.
 
 use super::addresses::NOBODY;
-use super::migration::name_of;
+use super::migration::{accepted, name_of};
 use super::native::{Map, Value};
 
 /// Named parts of one kind, in the order in which they were made.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Named {
     entries: Vec<(String, Map)>,
 }
@@ -47,7 +47,7 @@ impl Named {
 }
 
 /// The parts of a configuration.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Draft {
     /// Comments about the whole.
     pub(crate) comments: Vec<String>,
@@ -60,6 +60,12 @@ pub(crate) struct Draft {
     pub(crate) error_pages: Named,
     pub(crate) compression: Named,
     pub(crate) routes: Vec<Map>,
+}
+
+fn first_problem(root: &Map) -> Option<String> {
+    let problems = accepted(&root.write()).err()?;
+    let first = problems.first().map_or("", String::as_str);
+    Some(first.split_once(": ").map_or(first, |(_, why)| why).to_owned())
 }
 
 /// The name of the policy that lets nobody pass.
@@ -79,6 +85,21 @@ impl Draft {
         policy
             .comment("Lets nobody pass. It stands for rules that could not be carried: replace it where it is named.");
         self.policies.intern(CLOSED, policy)
+    }
+
+    /// Why a listener cannot be served beside what there is.
+    pub(crate) fn rejects_listener(&self, listener: &Map) -> Option<String> {
+        let mut draft = Draft { routes: Vec::new(), ..self.clone() };
+        draft.listeners.push(listener.clone());
+        first_problem(&draft.into_map())
+    }
+
+    /// Why an upstream cannot be served.
+    pub(crate) fn rejects_upstream(upstream: &Map) -> Option<String> {
+        let listener = Map::of([("name", Value::text("x")), ("bind", Value::text("127.0.0.1:1"))]);
+        let mut draft = Draft { listeners: vec![listener], ..Draft::default() };
+        draft.upstreams.intern("x", upstream.clone());
+        first_problem(&draft.into_map())
     }
 
     /// All of it as one tree.

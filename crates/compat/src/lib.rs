@@ -7,6 +7,7 @@ mod go_flags;
 pub mod gokeyless;
 pub mod api_firewall;
 mod go_duration;
+pub mod haproxy;
 pub mod nginx;
 mod certificates;
 mod draft;
@@ -15,6 +16,7 @@ mod conditions;
 mod cells;
 mod migration;
 mod native;
+mod header_fields;
 mod expressions;
 mod addresses;
 

@@ -8,6 +8,8 @@ use std::fmt::Write as _;
 const MAX_LINE: usize = 120;
 /// Longest comment, characters.
 const MAX_COMMENT: usize = 400;
+/// The longest time that settings take.
+const MAX_TIME: u64 = 86_400_000;
 
 /// A value.
 #[derive(Debug, Clone, PartialEq)]
@@ -152,6 +154,21 @@ impl Map {
         write_entries(&self.entries, 0, &mut out);
         out
     }
+}
+
+/// A duration as it is written natively, from milliseconds.
+pub(crate) fn duration(milliseconds: u64) -> String {
+    let milliseconds = milliseconds.min(MAX_TIME);
+    let units = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)];
+    let whole = units.iter().find(|(_, unit)| milliseconds >= *unit && milliseconds.is_multiple_of(*unit));
+    whole.map_or(format!("{milliseconds}ms"), |(name, unit)| format!("{}{name}", milliseconds / unit))
+}
+
+/// A size as it is written natively.
+pub(crate) fn bytes(size: u64) -> String {
+    let units = [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    let whole = units.iter().find(|(_, unit)| size >= *unit && size.is_multiple_of(*unit));
+    whole.map_or(format!("{size}B"), |(name, unit)| format!("{}{name}", size / unit))
 }
 
 fn write_comments(comments: &[String], indent: usize, out: &mut String) {

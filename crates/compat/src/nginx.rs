@@ -30,11 +30,11 @@ use super::Front;
 use crate::certificates::{self, Links};
 use crate::draft::Draft;
 use crate::migration::{self, Files, Problem, Report, finish, rejected};
-use crate::native::{Map, Value};
+use crate::native::{Map, Value, bytes, duration};
 use crate::sites::Sites;
 use fields::Forwarding;
 use listen::{Listener, Names, Socket};
-use scope::{Scope, bytes, duration, milliseconds, number, size};
+use scope::{Scope, milliseconds, number, size};
 use site::{Facts, Making, native_body};
 use syntax::Directive;
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
-use compat::{api_firewall, go_mmproxy, gokeyless, nginx, sillyproxy};
+use compat::{api_firewall, go_mmproxy, gokeyless, haproxy, nginx, sillyproxy};
 
 use crate::command;
 
@@ -130,6 +130,8 @@ pub enum Foreign {
 pub enum Imported {
     /// nginx: nginx.conf with what it includes, a single site, or the output of `nginx -T`
     Nginx,
+    /// HAProxy: haproxy.cfg
+    Haproxy,
     /// SillyProxy: its arguments
     Sillyproxy,
     /// Wallarm's API Firewall: its environment and arguments
@@ -254,6 +256,7 @@ fn run_as(program: Foreign, arguments: Vec<OsString>) -> ExitCode {
 fn import(program: Imported, arguments: &[OsString]) -> ExitCode {
     match program {
         Imported::Nginx => command::front::finish(nginx::import(arguments)),
+        Imported::Haproxy => command::front::finish(haproxy::import(arguments)),
         Imported::Sillyproxy => command::front::finish(sillyproxy::import(arguments)),
         Imported::ApiFirewall => command::front::finish(api_firewall::import(arguments)),
         Imported::Gokeyless => command::front::import_gokeyless(gokeyless::translate(arguments)),

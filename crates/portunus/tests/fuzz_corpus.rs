@@ -38,7 +38,7 @@ const SNIPPETS: [&[u8]; 28] = [
 ];
 
 /// Pieces of other programs' configurations.
-const DIRECTIVES: [&[u8]; 24] = [
+const DIRECTIVES: [&[u8]; 34] = [
     b";",
     b"{",
     b"}",
@@ -63,6 +63,16 @@ const DIRECTIVES: [&[u8]; 24] = [
     b"server_name *.a.test;",
     b"listen 443 ssl;",
     b"\xff",
+    b"if",
+    b"!",
+    b"||",
+    b"%[src]",
+    b"frontend x\n",
+    b"backend x\n",
+    b"\nuse_backend x if { path_beg /a }\n",
+    b"\nhttp-request deny unless { src 10.0.0.0/8 }\n",
+    b"{ path_reg ^/a(b|c) }",
+    b"hdr(host) -i a.test",
 ];
 
 #[test]

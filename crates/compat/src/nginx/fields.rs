@@ -7,23 +7,12 @@ use super::scope::Scope;
 use super::site::Making;
 use super::syntax::Directive;
 use super::values::{Values, is_variable};
+use crate::addresses::is_authority;
+use crate::header_fields::{FRAMING, field_fits, is_identity};
 use crate::native::{Map, Value};
 
 /// Statuses that `add_header` without `always` is for.
 const ORDINARY: [u16; 10] = [200, 201, 204, 206, 301, 302, 303, 304, 307, 308];
-
-/// Fields that frame a message or govern a connection. What nginx is told of them has no meaning here.
-const FRAMING: [&str; 9] = [
-    "connection",
-    "content-length",
-    "expect",
-    "keep-alive",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "proxy-connection",
-];
 
 /// Fields about the client, and the values that say the same as ours do.
 const STANDARD: [(&str, &[&str]); 6] = [
@@ -264,37 +253,6 @@ impl Making<'_> {
         field_fits(&field, directive.arg(1))?;
         values.field(directive.arg(1))
     }
-}
-
-/// Fields of which ours are sent, whatever clients say.
-fn is_identity(field: &str) -> bool {
-    field.starts_with("x-forwarded-") || matches!(field, "x-real-ip" | "forwarded" | "x-request-id")
-}
-
-/// Whether a field may be written by a route.
-fn field_fits(field: &str, value: &str) -> Result<(), String> {
-    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    if field.is_empty() || field.len() > 256 || !field.bytes().all(is_token) {
-        return Err("no name of a field".to_owned());
-    }
-    if FRAMING.contains(&field) {
-        return Err("it frames the message, which is done by itself".to_owned());
-    }
-    if value.trim() != value || !value.bytes().all(|byte| byte == b'\t' || (b' '..=b'~').contains(&byte)) {
-        return Err("its value is not visible ASCII".to_owned());
-    }
-    Ok(())
-}
-
-/// Whether a text is a host with an optional port.
-fn is_authority(text: &str) -> bool {
-    let (host, port) = match text.rsplit_once(':') {
-        Some((host, port)) if !port.contains(']') => (host, Some(port)),
-        _ => (text, None),
-    };
-    let literal = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-    (super::listen::is_host(host) || literal.is_some_and(|literal| literal.parse::<std::net::Ipv6Addr>().is_ok()))
-        && port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0))
 }
 
 /// Whether a text is a value of Strict-Transport-Security that the reader of configurations takes.

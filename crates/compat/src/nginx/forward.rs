@@ -1,12 +1,12 @@
 //! `proxy_pass` and `grpc_pass`: upstreams, what goes to them, and under which host.
 
-use super::listen::is_host;
-use super::scope::{Scope, duration, milliseconds, number};
+use super::scope::{Scope, milliseconds, number};
 use super::site::Making;
 use super::syntax::Directive;
 use super::values::Values;
+use crate::addresses::is_host;
 use crate::migration::{absolute, name_of};
-use crate::native::{Map, Value};
+use crate::native::{Map, Value, duration};
 
 /// Most servers of an upstream.
 const MAX_SERVERS: usize = 1_000;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::syntax::Directive;
+use crate::addresses::is_host;
 use crate::migration::{Place, Report};
 
 /// A socket, as nginx tells them apart: by address and port.
@@ -234,17 +235,6 @@ fn hosts(name: &str) -> Result<Vec<String>, &'static str> {
     }
     let plain = lower.strip_prefix("*.").unwrap_or(&lower);
     is_host(plain).then(|| vec![lower.clone()]).ok_or("no host name")
-}
-
-/// Whether the reader of configurations takes this for a host.
-pub(crate) fn is_host(text: &str) -> bool {
-    let label = |label: &str| {
-        (1..=63).contains(&label.len())
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
-    };
-    text.len() <= 253 && text.split('.').all(label)
 }
 
 /// Whether a request for `host` goes to a wildcard among these.

@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use super::guards;
 use super::location::{is_exact, named, start_of};
-use super::scope::{Scope, bytes, number, size};
+use super::scope::{Scope, number, size};
 use super::site::Making;
 use super::syntax::Directive;
 use super::values::Values;
 use crate::conditions::When;
 use crate::migration::absolute;
-use crate::native::{Map, Value};
+use crate::native::{Map, Value, bytes};
 
 /// Largest file of a fixed response, bytes.
 const MAX_BODY_BYTES: usize = 1 << 20;

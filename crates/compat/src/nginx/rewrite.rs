@@ -350,7 +350,7 @@ impl Reading<'_> {
             }
         }
         // Others come to a default server; which of them are equal to a name is known.
-        if self.is_default && operator == "=" && crate::nginx::listen::is_host(right) {
+        if self.is_default && operator == "=" && crate::addresses::is_host(right) {
             return Ok(Some(Whom::Hosts(vec![right.to_ascii_lowercase()])));
         }
         if self.is_default {

@@ -54,9 +54,6 @@ impl<'d> Scope<'d> {
     }
 }
 
-/// The longest time that settings take.
-const MAX_TIME: u64 = 86_400_000;
-
 /// A size: `8k`, `10m`, `1g`, or bytes.
 pub(crate) fn size(text: &str) -> Option<u64> {
     let (digits, factor) = match text.char_indices().last()? {
@@ -102,24 +99,10 @@ pub(crate) fn milliseconds(text: &str) -> Option<u64> {
     Some(total)
 }
 
-/// A duration as it is written natively, from milliseconds.
-pub(crate) fn duration(milliseconds: u64) -> String {
-    let milliseconds = milliseconds.min(MAX_TIME);
-    let units = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)];
-    let whole = units.iter().find(|(_, unit)| milliseconds >= *unit && milliseconds.is_multiple_of(*unit));
-    whole.map_or(format!("{milliseconds}ms"), |(name, unit)| format!("{}{name}", milliseconds / unit))
-}
-
-/// A size as it is written natively.
-pub(crate) fn bytes(size: u64) -> String {
-    let units = [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
-    let whole = units.iter().find(|(_, unit)| size >= *unit && size.is_multiple_of(*unit));
-    whole.map_or(format!("{size}B"), |(name, unit)| format!("{}{name}", size / unit))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::native::{bytes, duration};
 
     #[test]
     fn times_and_sizes() {

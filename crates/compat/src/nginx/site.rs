@@ -8,7 +8,7 @@ use super::known;
 use super::listen::Names;
 use super::location::{self, Placed, expression_of, is_exact, start_of};
 use super::rewrite::{Outcome, Reading, Rule, Whom};
-use super::scope::{Scope, bytes, duration, milliseconds, size};
+use super::scope::{Scope, milliseconds, size};
 use super::syntax::Directive;
 use super::values::{Query, Values};
 use crate::cells::{Language, Unplanned};
@@ -17,7 +17,7 @@ use crate::conditions::When;
 use crate::draft::Draft;
 use crate::expressions::literal;
 use crate::migration::{Files, Report};
-use crate::native::{Map, Value};
+use crate::native::{Map, Value, bytes, duration};
 use crate::sites::{Cell, REST, Variant, respond, routes};
 
 /// What an import is made with, and where it is.

@@ -8,6 +8,11 @@ pub fn nginx(bytes: &[u8]) {
     check(bytes, "nginx.conf", compat::nginx::of_text);
 }
 
+/// HAProxy.
+pub fn haproxy(bytes: &[u8]) {
+    check(bytes, "haproxy.cfg", compat::haproxy::of_text);
+}
+
 fn check(bytes: &[u8], name: &str, import: impl Fn(&str) -> Made) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     match import(text) {

@@ -29,7 +29,7 @@ pub const ALL: [Target; 7] = [
 ];
 
 /// Imports, whose grammars have words of their own.
-pub const IMPORTS: [Target; 1] = [("nginx_conf", imports::nginx)];
+pub const IMPORTS: [Target; 2] = [("nginx_conf", imports::nginx), ("haproxy_cfg", imports::haproxy)];
 
 /// A configuration with one plain listener called `web`, and no routes.
 fn empty_config() -> ::config::Config {

@@ -53,7 +53,6 @@ pub struct Outcome {
 /// How another program is started.
 pub enum Program {
     Nginx,
-    #[allow(dead_code, reason = "its import comes next")]
     Haproxy,
 }
 
@@ -206,6 +205,11 @@ impl Beside {
             }
         }
         assert!(differences.is_empty(), "{}\n\n{}", differences.join("\n\n"), self.yaml());
+    }
+
+    /// Where theirs and ours listen.
+    pub fn addresses(&self, listener: &str) -> [SocketAddr; 2] {
+        [0, 1].map(|at| self.addresses[at][listener])
     }
 
     /// What the import said is left out.

@@ -8,6 +8,7 @@ mod beside;
 mod distribution;
 #[path = "../harness/mod.rs"]
 mod harness;
+mod haproxy;
 mod nginx;
 mod nginx_compression;
 mod nginx_guarded;

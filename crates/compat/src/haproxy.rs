@@ -1,0 +1,587 @@
+//! `portunus import haproxy FILE`: a configuration of HAProxy as a native one.
+//!
+//! `syntax.rs` reads the grammar, `sections.rs` what `defaults` gives to frontends and backends, `acl.rs` conditions, `rules.rs` what is done under them;
+//! `program.rs` goes through the rules for each host and each set of paths (`region.rs`) and makes cells of what it finds; `bind.rs`, `servers.rs` and
+//! `tunnel.rs` carry sockets, backends and TCP mode, `template.rs` the expressions in texts, `known.rs` says of every other keyword why it is left out.
+//! `docs/migration.md` is the guide.
+
+mod tunnel;
+mod program;
+mod region;
+mod bind;
+mod servers;
+mod rules;
+mod template;
+mod acl;
+mod known;
+mod sections;
+mod syntax;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use super::Front;
+use crate::cells::{Language, Unplanned};
+use crate::certificates::{self, Links};
+use crate::draft::Draft;
+use crate::migration::{self, Files, Place, Problem, Report, finish, rejected};
+use crate::native::{Map, Value, bytes, duration};
+use crate::sites::{Sites, respond, routes};
+use acl::{Condition, Reader, Test, is_in};
+use program::Site;
+use region::Meetings;
+use rules::{Action, Rule, Rules};
+use sections::{Global, Kind, Proxy, milliseconds, proxies};
+use template::Facts;
+
+/// What `--help` prints.
+const USAGE: &str = "\
+Usage: portunus import haproxy [--keys FOLDER] FILE
+
+Prints the native configuration for FILE (haproxy.cfg; `-` is standard input). Variables of the environment that it names must be set.
+
+  --keys FOLDER   make FOLDER with links to the certificates that FILE names, and serve it
+
+Exit status: 0 if everything was carried, 1 if something was left out (each such thing is a comment with file, line and reason), 2 if nothing was written.
+";
+
+/// HAProxy has no limit for bodies.
+const MAX_BODY: u64 = 1 << 40;
+/// Most hosts of a frontend.
+const MAX_HOSTS: usize = 2_000;
+/// Most steps through rules.
+const MAX_STEPS: usize = 1_000_000;
+/// Most paths of a frontend times its hosts.
+const MAX_CELLS: usize = 40_000;
+
+/// Prints the native configuration.
+pub fn import(words: &[OsString]) -> Front {
+    let (words, folder) = match migration::keys_option(words) {
+        Ok(found) => found,
+        Err(problem) => return rejected(&format!("{problem}\n{USAGE}")),
+    };
+    let path = match migration::one_file(&words, USAGE) {
+        Ok(path) => path,
+        Err(ended) => return ended,
+    };
+    let mut files = Files::of_disk();
+    let text = match path == Path::new("-") {
+        true => migration::read_standard_input(),
+        false => files.read(&path),
+    };
+    let text = match text {
+        Ok(text) => text,
+        Err(why) => return rejected(&format!("{}: {why}", path.display())),
+    };
+    let links = Links { folder, links: Vec::new() };
+    let report = Report::default();
+    let environment = |name: &str| std::env::var(name).ok();
+    match translate(files, (&path, &text), links, &report, &environment) {
+        Ok((root, links)) => match certificates::make(&links) {
+            Ok(()) => finish(&format!("haproxy {}", path.display()), root, &report),
+            Err(problem) => rejected(&problem),
+        },
+        Err(problem) => rejected(&problem.to_string()),
+    }
+}
+
+/// Makes a native configuration of a text alone, which names no files.
+///
+/// # Errors
+/// What is wrong with the text, with its place; or, of what was made of it, why that is none.
+pub fn of_text(text: &str) -> Result<Result<String, Vec<String>>, String> {
+    let path = Path::new("haproxy.cfg");
+    let report = Report::default();
+    let made = translate(Files::given(BTreeMap::new()), (path, text), Links::default(), &report, &|_| None);
+    let (root, _) = made.map_err(|problem| problem.to_string())?;
+    let text = migration::served(root, &report).write();
+    Ok(migration::accepted(&text).map(|()| text))
+}
+
+/// A backend, one server of it, and whether bytes are forwarded.
+type Wanted = (String, Option<String>, bool);
+
+/// What an import is made with.
+pub(crate) struct Making<'d> {
+    report: &'d Report,
+    draft: Draft,
+    files: Files,
+    links: Links,
+    /// Where relative names of files start.
+    root: PathBuf,
+    global: Global,
+    proxies: Vec<Proxy>,
+    rules: Vec<Rules>,
+    /// What was made of backends.
+    upstreams: BTreeMap<Wanted, Result<Option<String>, String>>,
+    /// Whose PROXY headers are believed, by the place of the rule that says so.
+    expected: BTreeMap<Place, Vec<ipnet::IpNet>>,
+    meetings: Meetings,
+    /// Steps through rules that may still be taken.
+    steps: usize,
+}
+
+/// The whole of it.
+fn translate(
+    mut files: Files,
+    (path, text): (&Path, &str),
+    links: Links,
+    report: &Report,
+    environment: &dyn Fn(&str) -> Option<String>,
+) -> Result<(Map, Links), Problem> {
+    let name = path.display().to_string();
+    let sections = syntax::read(&name, text, environment)?;
+    let proxies: Vec<Proxy> = proxies(&sections)?;
+    let global = Global::of(&sections);
+    let root = path.parent().unwrap_or(Path::new("")).to_owned();
+    let mut draft = Draft::default();
+    known::audit_process(&global, &sections, report).into_iter().for_each(|comment| draft.comment(comment));
+    let mut reader = Reader { files: &mut files, root: &root, report, comments: Vec::new() };
+    let rules: Vec<Rules> =
+        proxies.iter().enumerate().map(|(at, proxy)| rules::rules(at, proxy, &mut reader)).collect();
+    let expected = proxies.iter().flat_map(|proxy| expectations(proxy, &mut reader)).collect();
+    std::mem::take(&mut reader.comments).into_iter().for_each(|comment| draft.comment(comment));
+    let upstreams = BTreeMap::new();
+    let (meetings, steps) = (Meetings::default(), MAX_STEPS);
+    let mut making =
+        Making { report, draft, files, links, root, global, proxies, rules, upstreams, expected, meetings, steps };
+    making.process();
+    making.serve();
+    if making.draft.listeners.is_empty() {
+        let place = sections.first().map(|section| section.place.clone());
+        let place = place.unwrap_or_else(|| Place { file: name.as_str().into(), line: 1 });
+        return Err(Problem::new(&place, "no frontend of it can be carried"));
+    }
+    making.forwarded_for();
+    Ok((with_all_said(making.draft.into_map(), report), making.links))
+}
+
+/// What is left out stands in a comment, also if the route that it concerned is gone.
+fn with_all_said(mut root: Map, report: &Report) -> Map {
+    let text = root.write();
+    for finding in report.all_left_out().iter().filter(|finding| !text.contains(finding.as_str())) {
+        root.comment(format!("left out: {finding}"));
+    }
+    root
+}
+
+/// Whose PROXY headers `expect-proxy` believes.
+fn expectations(proxy: &Proxy, reader: &mut Reader<'_>) -> Vec<(Place, Vec<ipnet::IpNet>)> {
+    let acls = acl::Acls::of(proxy.lines.iter(), reader);
+    let of = proxy.lines.iter().filter(|line| line.word(0) == "tcp-request" && line.word(2) == "expect-proxy");
+    of.map(|line| {
+        let condition = acls.condition(line.parts().1, &line.place, reader);
+        (line.place.clone(), Making::expected_from(&condition))
+    })
+    .collect()
+}
+
+impl Making<'_> {
+    /// Settings of the process.
+    fn process(&mut self) {
+        let number = |word: &str| word.parse::<u64>().ok().filter(|number| *number > 0);
+        let value = |keyword: &str| self.global.one(keyword).map(|line| line.word(1).to_owned());
+        if let Some(count) = value("nbthread").as_deref().and_then(number).filter(|count| *count <= 1024) {
+            self.draft.settings.set("workers", Value::plain(count));
+        }
+        let mut limits = Map::of([("max_body", Value::text(bytes(MAX_BODY)))]);
+        if let Some(count) = value("maxconn").as_deref().and_then(number) {
+            limits.set("max_connections", Value::plain(count.min(100_000_000)));
+        }
+        for (keyword, key) in [("hard-stop-after", "drain_timeout"), ("grace", "drain_delay")] {
+            if let Some(time) = value(keyword).as_deref().and_then(milliseconds).filter(|time| *time > 0) {
+                limits.set(key, duration(time));
+            }
+        }
+        let tunnels = self.proxies.iter().filter(|proxy| !proxy.is_tcp()).filter_map(|proxy| proxy.timeout("tunnel"));
+        if let Some(time) = tunnels.max() {
+            limits.set("tunnel_idle_timeout", duration(time));
+        }
+        self.draft.settings.set("limits", limits);
+        let off = ["x_forwarded", "x_real_ip", "request_id", "via"].map(|key| (key, Value::plain(false)));
+        self.draft.settings.set("forwarding", Map::of(off));
+    }
+
+    /// The frontends.
+    fn serve(&mut self) {
+        let mut sites = Sites::default();
+        let mut names = Vec::new();
+        let count = self.proxies.len();
+        for at in 0..count {
+            let Some(proxy) = self.proxies.get(at).cloned() else { continue };
+            let comments = known::audit(&proxy, self.report);
+            if !proxy.is_in_front() || proxy.one("bind").is_none() {
+                comments.into_iter().for_each(|comment| self.draft.comment(comment));
+                continue;
+            }
+            if proxy.is_disabled() {
+                self.draft.comment(format!("{}: {} is disabled, and not there", proxy.place, proxy.name));
+                continue;
+            }
+            self.frontend(at, &proxy, comments, &mut sites, &mut names);
+        }
+        self.draft.routes = sites.into_routes(&names);
+    }
+
+    fn frontend(
+        &mut self,
+        at: usize,
+        proxy: &Proxy,
+        comments: Vec<String>,
+        sites: &mut Sites,
+        names: &mut Vec<String>,
+    ) {
+        let mut unread = Vec::new();
+        let sockets =
+            bind::sockets(proxy, |line, why| unread.push(self.report.left_out(&line.place, &line.shown(), why)));
+        unread.into_iter().for_each(|comment| self.draft.comment(comment));
+        let mut comments = Some(comments);
+        for socket in sockets {
+            let (mut native, facts) = match self.listener(proxy, &socket) {
+                Ok(found) => found,
+                Err(why) => {
+                    let what = format!("bind {}", socket.bind.join(","));
+                    self.draft.comment(self.report.left_out(
+                        &socket.place,
+                        &what,
+                        &format!("{why}; the listener is left out"),
+                    ));
+                    continue;
+                }
+            };
+            comments.take().into_iter().flatten().for_each(|comment| native.comment(comment));
+            if proxy.is_tcp() {
+                self.tunnel(at, proxy, facts, &mut native);
+            }
+            if let Some(why) = self.draft.rejects_listener(&native) {
+                let what = format!("bind {}", socket.bind.join(","));
+                native.comments().iter().for_each(|comment| self.draft.comment(comment.clone()));
+                self.draft.comment(self.report.left_out(
+                    &socket.place,
+                    &what,
+                    &format!("{why}; the listener is left out"),
+                ));
+                continue;
+            }
+            if !proxy.is_tcp()
+                && let Some(Value::Text(name)) = native.get("name")
+            {
+                names.push(name.clone());
+                self.sites(at, name.clone().as_str(), facts, sites);
+            }
+            self.draft.listeners.push(native);
+        }
+        comments.into_iter().flatten().for_each(|comment| self.draft.comment(comment));
+    }
+
+    /// The routes of a frontend for a listener.
+    fn sites(&mut self, at: usize, listener: &str, facts: Facts, sites: &mut Sites) {
+        let (mut hosts, languages) = self.asked(at);
+        if hosts.len() > MAX_HOSTS || hosts.len().saturating_mul(languages.len()) > MAX_CELLS {
+            let route = self.too_many(at);
+            sites.add(listener, Vec::new(), vec![route]);
+            return;
+        }
+        // Domains before the names below them, so that what a name has alike is known.
+        hosts.sort_by_key(|host| (!host.starts_with("*."), host.len()));
+        let others = self.site(at, &Site { facts, host: None }, &languages);
+        let mut made: Vec<(String, Vec<Map>)> = Vec::new();
+        for host in hosts {
+            let own = self.site(at, &Site { facts, host: Some(&host) }, &languages);
+            made.push((host, own));
+        }
+        let around = |host: &String| {
+            let wider = made.iter().filter(|(other, _)| other != host && other.starts_with("*.") && is_in(host, other));
+            wider.max_by_key(|(other, _)| other.len()).map_or(&others, |(_, routes)| routes)
+        };
+        let mut groups: Vec<(Vec<String>, Vec<Map>)> = Vec::new();
+        for (host, routes) in made.iter().filter(|(host, routes)| around(host) != routes) {
+            match groups.iter_mut().find(|(_, same)| same == routes) {
+                Some((hosts, _)) => hosts.push(host.clone()),
+                None => groups.push((vec![host.clone()], routes.clone())),
+            }
+        }
+        groups.into_iter().for_each(|(hosts, routes)| sites.add(listener, hosts, routes));
+        sites.add(listener, Vec::new(), others);
+    }
+
+    fn too_many(&self, at: usize) -> Map {
+        let mut route = respond(501);
+        if let Some(proxy) = self.proxies.get(at) {
+            let why = "its hosts and paths are too many; all requests to it are answered 501";
+            route.comment(self.report.left_out(&proxy.place, &format!("frontend {}", proxy.name), why));
+        }
+        route
+    }
+
+    fn site(&mut self, at: usize, site: &Site<'_>, languages: &[Language]) -> Vec<Map> {
+        let cells = self.cells(at, site, languages);
+        match routes(&cells) {
+            Ok(routes) => routes,
+            Err(Unplanned::Cell(_) | Unplanned::TooMuch) => vec![self.too_many(at)],
+        }
+    }
+
+    /// The hosts and paths that rules of a frontend, and of its backends, ask about.
+    fn asked(&self, at: usize) -> (Vec<String>, Vec<Language>) {
+        let mut hosts: Vec<String> = Vec::new();
+        let mut languages: Vec<Language> = Vec::new();
+        let mut places = vec![at];
+        for place in std::iter::once(at).chain(self.led_to(at)) {
+            if !places.contains(&place) {
+                places.push(place);
+            }
+        }
+        for rules in places.iter().filter_map(|place| self.rules.get(*place)) {
+            let all = [&rules.requests, &rules.switching, &rules.servers, &rules.responses];
+            for rule in all.into_iter().flatten() {
+                if let Action::Path { start, .. } = &rule.action {
+                    languages.push(Language::Prefix(start.clone()));
+                }
+                for test in rule.condition.tests() {
+                    match test {
+                        Test::Hosts(own) => hosts.extend(own.iter().cloned()),
+                        Test::Paths(own) => languages.extend(own.iter().cloned()),
+                        _ => {}
+                    }
+                }
+            }
+        }
+        hosts.sort();
+        hosts.dedup();
+        (hosts, languages)
+    }
+
+    /// The backends that a frontend leads to.
+    fn led_to(&self, at: usize) -> Vec<usize> {
+        let rules = self.rules.get(at).map(|rules| rules.switching.as_slice()).unwrap_or_default();
+        let named = rules.iter().filter_map(|rule| match &rule.action {
+            Action::Backend(name) => {
+                self.proxies.iter().position(|proxy| proxy.name == *name && proxy.kind != Kind::Frontend)
+            }
+            _ => None,
+        });
+        named.collect()
+    }
+
+    /// The rules that a request to a frontend meets, up to a backend.
+    fn first_rules(&self, at: usize) -> Rc<[Rule]> {
+        let (Some(rules), Some(proxy)) = (self.rules.get(at), self.proxies.get(at)) else { return Rc::new([]) };
+        let mut out = rules.requests.clone();
+        out.extend(rules.switching.iter().cloned());
+        if proxy.kind == Kind::Listen && proxy.one("default_backend").is_none() {
+            out.extend(rules.servers.iter().cloned());
+            out.extend(rules.responses.iter().cloned());
+            out.push(forward(proxy));
+        }
+        out.into()
+    }
+
+    /// The rules that a request meets in a backend.
+    fn backend_rules(&self, name: &str, front: usize) -> Option<Rc<[Rule]>> {
+        let at = self.proxies.iter().position(|proxy| proxy.name == name && proxy.kind != Kind::Frontend)?;
+        let (rules, proxy) = (self.rules.get(at)?, self.proxies.get(at)?);
+        let mut out = if at == front { Vec::new() } else { rules.requests.clone() };
+        out.extend(rules.servers.iter().cloned());
+        out.extend(rules.responses.iter().cloned());
+        if at != front {
+            out.extend(self.rules.get(front).map(|rules| rules.responses.clone()).unwrap_or_default());
+        }
+        out.push(forward(proxy));
+        Some(out.into())
+    }
+
+    /// The period of the rate that a table stores, in milliseconds.
+    fn period(&self, table: &str) -> Option<u64> {
+        let line = self.proxies.iter().find(|proxy| proxy.name == table)?.one("stick-table")?;
+        let stored = line.words.iter().find_map(|word| word.split("http_req_rate(").nth(1))?;
+        milliseconds(stored.split(')').next()?).filter(|period| *period > 0)
+    }
+
+    /// The compression of a backend, or of its frontend.
+    fn compression(&mut self, name: &str, front: usize) -> Option<String> {
+        let back = self.proxies.iter().find(|proxy| proxy.name == name && proxy.kind != Kind::Frontend);
+        let of = |proxy: &Proxy, what: &[&str]| -> Option<Vec<String>> {
+            let line =
+                proxy.lines.iter().rev().find(|line| line.word(0) == "compression" && what.contains(&line.word(1)))?;
+            Some(line.rest(2).to_vec())
+        };
+        let proxy = [back, self.proxies.get(front)]
+            .into_iter()
+            .flatten()
+            .find(|proxy| of(proxy, &["algo", "algo-res"]).is_some())?;
+        let algorithms = of(proxy, &["algo", "algo-res"])?;
+        if !algorithms.iter().any(|algorithm| algorithm == "gzip") {
+            return None;
+        }
+        let mut native = Map::of([("encodings", Value::text("gzip"))]);
+        if let Some(types) = of(proxy, &["type", "type-res"]).filter(|types| !types.is_empty()) {
+            native.set("types", Value::texts(types));
+        }
+        Some(self.draft.compression.intern("gzip", native))
+    }
+
+    /// Where every route sends who the client is, in the fields that ours are called, that is a setting of all.
+    fn forwarded_for(&mut self) {
+        let of = |route: &Map, field: &str| match route.get("request_headers") {
+            Some(Value::Map(edits)) => match edits.get("set") {
+                Some(Value::Map(set)) => set.get(field).cloned(),
+                _ => None,
+            },
+            _ => None,
+        };
+        let forwards: Vec<&Map> = self.draft.routes.iter().filter(|route| route.get("upstream").is_some()).collect();
+        let is_known = |value: &Value| matches!(value, Value::Text(text) if matches!(text.as_str(), "http" | "https"));
+        let is_all = !forwards.is_empty()
+            && forwards.iter().all(|route| {
+                of(route, "x-forwarded-for") == Some(Value::text("{client.address}"))
+                    && of(route, "x-forwarded-proto").as_ref().is_some_and(is_known)
+            });
+        if !is_all {
+            return;
+        }
+        self.draft.settings.update("forwarding", |map| map.set("x_forwarded", Value::plain(true)));
+        for route in &mut self.draft.routes {
+            let Some(Value::Map(edits)) = route.get("request_headers").cloned() else { continue };
+            let mut kept = Map::default();
+            for (key, value) in edits.entries() {
+                let Value::Map(fields) = value else {
+                    kept.set(key, value.clone());
+                    continue;
+                };
+                let mut left = Map::default();
+                let is_ours = |field: &str| {
+                    key == "set" && matches!(field, "x-forwarded-for" | "x-forwarded-proto" | "x-forwarded-port")
+                };
+                fields
+                    .entries()
+                    .filter(|(field, _)| !is_ours(field))
+                    .for_each(|(field, value)| left.set(field, value.clone()));
+                if !left.is_empty() {
+                    kept.set(key, left);
+                }
+            }
+            let mut out = Map::default();
+            route.comments().iter().for_each(|comment| out.comment(comment.as_str()));
+            for (key, value) in route.entries() {
+                match key {
+                    "request_headers" if kept.is_empty() => {}
+                    "request_headers" => out.set(key, kept.clone()),
+                    _ => out.set(key, value.clone()),
+                }
+            }
+            *route = out;
+        }
+    }
+
+    /// The keys for a rule that responds by itself.
+    ///
+    /// # Errors
+    /// What cannot be said.
+    fn responded(&self, words: &[String], facts: Facts, is_path_changed: bool) -> Result<Map, String> {
+        let after = |word: &str| {
+            words.iter().position(|other| other == word).and_then(|at| words.get(at + 1)).map(String::as_str)
+        };
+        let kind = words.first().map_or("", String::as_str);
+        if kind == "redirect" {
+            return redirect(words, facts, is_path_changed);
+        }
+        let default = match kind {
+            "return" => 200,
+            "tarpit" => 500,
+            _ => 403,
+        };
+        let status =
+            after("deny_status").or(after("status")).map_or(Some(default), |status| status.parse::<u16>().ok());
+        let status = status.filter(|status| (200..600).contains(status)).ok_or("its status is none of a response")?;
+        let mut response = Map::of([("status", Value::plain(status))]);
+        let mut added = Map::default();
+        for pair in words.windows(3) {
+            if let [hdr, name, value] = pair
+                && hdr == "hdr"
+            {
+                crate::header_fields::field_fits(&name.to_ascii_lowercase(), value)?;
+                added.set(name, template::field(value, facts)?);
+            }
+        }
+        if let Some(text) = after("string") {
+            response.set("body", text);
+        } else if let Some(text) = after("lf-string") {
+            response.set("body", template::constant(text, facts).ok_or("a body that is made of the request")?);
+        } else if let Some(file) = after("file") {
+            let path = self.root.join(file);
+            let is_there = self.files.are_known()
+                && std::fs::metadata(&path).is_ok_and(|meta| meta.is_file() && meta.len() <= 1 << 20);
+            response.set(
+                "body_file",
+                if is_there { migration::absolute(&path) } else { return Err(format!("{file}: it cannot be read")) },
+            );
+        } else if ["lf-file", "errorfile", "errorfiles"].iter().any(|word| after(word).is_some()) && kind == "return" {
+            return Err("a response that is a file with its fields".to_owned());
+        }
+        let has_body = ["body", "body_file"].iter().any(|key| response.get(key).is_some());
+        if let Some(media) = after("content-type").filter(|_| has_body) {
+            response.set("content_type", media);
+        }
+        let mut keys = Map::of([("respond", response.into())]);
+        if !added.is_empty() {
+            keys.set("response_headers", Map::of([("add", added.into())]));
+        }
+        Ok(keys)
+    }
+}
+
+fn forward(proxy: &Proxy) -> Rule {
+    Rule {
+        action: Action::Forward(proxy.name.clone()),
+        condition: Condition::always(),
+        list: (usize::MAX, u8::MAX),
+        place: proxy.place.clone(),
+        shown: proxy.name.clone(),
+        proxy: proxy.name.clone(),
+    }
+}
+
+/// `redirect`.
+fn redirect(words: &[String], facts: Facts, is_path_changed: bool) -> Result<Map, String> {
+    let (kind, to) = match words {
+        [_, kind, to, ..] => (kind.as_str(), to.as_str()),
+        _ => return Err("it says no target".to_owned()),
+    };
+    let after =
+        |word: &str| words.iter().position(|other| other == word).and_then(|at| words.get(at + 1)).map(String::as_str);
+    if words.iter().any(|word| {
+        matches!(
+            word.as_str(),
+            "append-slash" | "ignore-empty" | "set-cookie" | "clear-cookie" | "set-cookie-fmt" | "keep-query"
+        )
+    }) {
+        return Err("an option of it cannot be carried".to_owned());
+    }
+    let (to, query) = match kind {
+        "scheme" => {
+            let scheme = template::constant(to, facts).ok_or("its scheme is made of the request")?;
+            (format!("{scheme}://{{host}}{{path}}"), template::Query::Keep)
+        }
+        "prefix" => {
+            let (to, _) = template::target(to, facts)?;
+            (format!("{}{{path}}", if to == "/" { "" } else { to.as_str() }), template::Query::Keep)
+        }
+        "location" => template::target(to, facts)?,
+        _ => return Err("it is to a scheme, a prefix or a location".to_owned()),
+    };
+    if is_path_changed && to.contains("{path}") {
+        return Err("the path was changed before".to_owned());
+    }
+    let status = after("code").map_or(Some(302), |code| code.parse::<u16>().ok());
+    let status = status
+        .filter(|status| matches!(status, 301 | 302 | 303 | 307 | 308))
+        .ok_or("its code is none of a redirect")?;
+    let mut keys = Map::of([("to", Value::text(to)), ("status", Value::plain(status))]);
+    if query == template::Query::Drop || words.iter().any(|word| word == "drop-query") {
+        keys.set("query", "drop");
+    }
+    Ok(Map::of([("redirect", keys.into())]))
+}

@@ -1,0 +1,658 @@
+//! What becomes of the requests of a host and a set of paths: the rules of a frontend and of the backend that they lead to, one after the other. A test that
+//! only a request decides makes two cases of it, and both go on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use super::Making;
+use super::acl::{Condition, Test, Truth, is_in};
+use super::region::{Meetings, Region};
+use super::rules::{Action, Edit, Message, Rule};
+use super::template::{self, Facts};
+use crate::addresses::is_authority;
+use crate::cells::Language;
+use crate::conditions::When;
+use crate::header_fields::field_fits;
+use crate::native::{Map, Value};
+use crate::sites::{Cell, REST, Variant, respond};
+
+/// Most steps for one site.
+const MAX_STEPS: usize = 20_000;
+/// Most cases of one set of paths.
+const MAX_VARIANTS: usize = 64;
+/// Most expressions that cut through one set of paths.
+const MAX_CUTS: usize = 6;
+
+/// Whose requests are looked at.
+pub(crate) struct Site<'s> {
+    pub(crate) facts: Facts,
+    /// A host pattern; none for any other host.
+    pub(crate) host: Option<&'s str>,
+}
+
+/// Where a walk is, with what is known of its requests.
+struct Walk<'s> {
+    site: &'s Site<'s>,
+    region: Region,
+    steps: usize,
+    meetings: Meetings,
+}
+
+/// Why there is no list of cases.
+enum Stop {
+    /// An expression cuts through the paths.
+    Cut(String),
+    TooMuch,
+}
+
+/// What is done to a message.
+#[derive(Debug, Clone, Default)]
+struct Edits {
+    remove: BTreeSet<String>,
+    set: BTreeMap<String, String>,
+    add: Vec<(String, String)>,
+}
+
+/// What came of the rules so far.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct State {
+    request: Edits,
+    response: Edits,
+    host: Option<String>,
+    rewrite: Option<String>,
+    is_source_unknown: bool,
+    policies: Vec<String>,
+    pub(crate) comments: Vec<String>,
+    max_body: Option<u64>,
+    tracks: BTreeMap<String, (String, String)>,
+    assumed: Vec<(When, bool)>,
+    stopped: Option<(usize, u8)>,
+    pub(crate) front: usize,
+    /// The server of `use-server`.
+    server: Option<String>,
+}
+
+/// What comes of a rule that holds.
+enum Done {
+    /// The next rule is asked.
+    Next,
+    /// These rules are asked, and no other.
+    Jump(Rc<[Rule]>),
+    End(Map),
+}
+
+impl Making<'_> {
+    /// The cells of a site whose requests come to a frontend.
+    pub(crate) fn cells(&mut self, front: usize, site: &Site<'_>, languages: &[Language]) -> Vec<Cell> {
+        let todo = self.first_rules(front);
+        let mut walk = Walk {
+            site,
+            region: Region::of(Language::Prefix("/".to_owned())),
+            steps: self.steps.min(MAX_STEPS),
+            meetings: std::mem::take(&mut self.meetings),
+        };
+        let mut found: Vec<(Language, Vec<Cell>)> = Vec::new();
+        for region in Region::all(languages.iter()) {
+            let base = region.base().clone();
+            let mut cells = Vec::new();
+            self.region(&mut walk, &todo, front, region, MAX_CUTS, &mut cells);
+            let is_one = cells.windows(2).all(|pair| matches!(pair, [one, other] if one.variants == other.variants));
+            if is_one && cells.len() > 1 {
+                let variants = cells.swap_remove(0).variants;
+                cells = vec![Cell { language: base.clone(), variants }];
+            }
+            found.push((base, cells));
+        }
+        self.steps = self.steps.saturating_sub(MAX_STEPS.saturating_sub(walk.steps));
+        self.meetings = walk.meetings;
+        without_repetitions(found)
+    }
+
+    fn region(
+        &mut self,
+        walk: &mut Walk<'_>,
+        todo: &Rc<[Rule]>,
+        front: usize,
+        region: Region,
+        cuts: usize,
+        out: &mut Vec<Cell>,
+    ) {
+        walk.region = region.clone();
+        match self.run(walk, todo, 0, State { front, ..State::default() }) {
+            Ok(variants) => out.push(Cell { language: region.language(), variants }),
+            Err(Stop::Cut(by)) if cuts > 0 => {
+                for part in region.cut(&by, &mut walk.meetings) {
+                    self.region(walk, todo, front, part, cuts - 1, out);
+                }
+            }
+            Err(_) => {
+                let mut keys = respond(501);
+                if let Some(proxy) = self.proxies.get(front) {
+                    let why = "its rules make too many cases; answered 501";
+                    keys.comment(self.report.left_out(&proxy.place, &format!("frontend {}", proxy.name), why));
+                }
+                out.push(Cell { language: region.language(), variants: vec![Variant { when: When::default(), keys }] });
+            }
+        }
+    }
+
+    /// The cases of requests from a rule on: the first that holds counts, the last holds always.
+    fn run(
+        &mut self,
+        walk: &mut Walk<'_>,
+        todo: &Rc<[Rule]>,
+        at: usize,
+        mut state: State,
+    ) -> Result<Vec<Variant>, Stop> {
+        let (mut todo, mut at) = (Rc::clone(todo), at);
+        loop {
+            walk.steps = walk.steps.checked_sub(1).ok_or(Stop::TooMuch)?;
+            let Some(rule) = todo.get(at) else { return Ok(one(self.nowhere(&state))) };
+            if state.stopped == Some(rule.list) {
+                at += 1;
+                continue;
+            }
+            match truth(walk, &state, &rule.condition, false) {
+                Truth::Path(by) => return Err(Stop::Cut(by)),
+                Truth::Depends(when) => match self.by_address(walk, rule, &when, &mut state) {
+                    true => at += 1,
+                    false => return self.two_cases(walk, (&todo, at), &state, &when),
+                },
+                Truth::No => {
+                    match self.limits(walk, rule, &mut state) {
+                        Truth::Path(by) => return Err(Stop::Cut(by)),
+                        Truth::Depends(when) => return self.two_cases(walk, (&todo, at), &state, &when),
+                        Truth::Yes | Truth::No | Truth::Unknown(_) => {}
+                    }
+                    at += 1;
+                }
+                Truth::Yes => match self.act(walk, rule, &mut state) {
+                    Done::Next => at += 1,
+                    Done::Jump(next) => (todo, at) = (next, 0),
+                    Done::End(keys) => return Ok(one(keys)),
+                },
+                Truth::Unknown(why) => {
+                    if let Some(keys) = self.unknown(rule, &why, &mut state) {
+                        return Ok(one(keys));
+                    }
+                    at += 1;
+                }
+            }
+        }
+    }
+
+    /// Requests like this, and all others.
+    fn two_cases(
+        &mut self,
+        walk: &mut Walk<'_>,
+        (todo, at): (&Rc<[Rule]>, usize),
+        state: &State,
+        when: &When,
+    ) -> Result<Vec<Variant>, Stop> {
+        let case = |holds: bool| {
+            let mut state = state.clone();
+            state.assumed.push((when.clone(), holds));
+            state
+        };
+        let like = self.run(walk, todo, at, case(true))?;
+        let others = self.run(walk, todo, at, case(false))?;
+        if like == others {
+            return Ok(others);
+        }
+        let mut out = Vec::new();
+        for variant in like {
+            match when.and(&variant.when) {
+                Ok(Some(both)) => out.push(Variant { when: both, keys: variant.keys }),
+                Ok(None) => {}
+                Err(()) => {
+                    let why = "two conditions on one value; answered 501".to_owned();
+                    let keys = todo.get(at).map_or_else(|| respond(501), |rule| self.closed(rule, &why, state));
+                    out.push(Variant { when: when.clone(), keys });
+                    break;
+                }
+            }
+        }
+        out.extend(others);
+        if out.len() > MAX_VARIANTS {
+            return Err(Stop::TooMuch);
+        }
+        Ok(out)
+    }
+
+    /// A rule that keeps addresses out: a policy says it, and all others go on.
+    fn by_address(&mut self, walk: &mut Walk<'_>, rule: &Rule, when: &When, state: &mut State) -> bool {
+        let is_plain = matches!(&rule.action, Action::Respond(words) if matches!(words.as_slice(), [one] if one == "deny" || one == "reject"));
+        if !is_plain || !when.is_of_clients() {
+            return false;
+        }
+        let mut case = |holds: bool| {
+            let mut state = state.clone();
+            state.assumed.push((when.clone(), holds));
+            truth(walk, &state, &rule.condition, false)
+        };
+        let key = match (case(true), case(false)) {
+            (Truth::Yes, Truth::No) => "deny",
+            (Truth::No, Truth::Yes) => "allow",
+            _ => return false,
+        };
+        let plain = |network: &ipnet::IpNet| match network.prefix_len() == network.max_prefix_len() {
+            true => network.addr().to_string(),
+            false => network.to_string(),
+        };
+        let mut policy =
+            Map::of([(key, Value::List(when.client.iter().map(|network| Value::text(plain(network))).collect()))]);
+        policy.comment(format!("{}: {}", rule.place, rule.shown));
+        let name = self.draft.policies.intern("access", policy);
+        state.policy(name);
+        state.assumed.push((when.clone(), key == "allow"));
+        true
+    }
+
+    /// What a rule limits that does not hold for one request alone.
+    fn limits(&mut self, walk: &mut Walk<'_>, rule: &Rule, state: &mut State) -> Truth {
+        let is_limit =
+            |test: &&Test| matches!(test, Test::Rate(_) | Test::BodyOver(_) | Test::Counter(..) | Test::User(_));
+        let limits: Vec<&Test> = rule.condition.tests().filter(is_limit).collect();
+        let Some(first) = limits.first() else { return Truth::No };
+        let denies = matches!(&rule.action, Action::Respond(words) if matches!(words.first().map(String::as_str), Some("deny" | "tarpit" | "reject" | "silent-drop")));
+        let holds = truth(walk, state, &rule.condition, true);
+        let why = match (&holds, first, limits.len(), denies) {
+            (Truth::No, Test::Rate(_) | Test::BodyOver(_) | Test::User(_), ..) => return Truth::No,
+            (Truth::Path(_) | Truth::Depends(_), ..) => return holds,
+            (Truth::Yes, Test::Rate(rate), 1, true) => match self.rate(rule, rate, state) {
+                Ok(name) => {
+                    state.policy(name);
+                    return Truth::Yes;
+                }
+                Err(why) => why,
+            },
+            (Truth::Yes, Test::BodyOver(size), 1, true) => {
+                state.max_body = Some(state.max_body.unwrap_or(u64::MAX).min(*size));
+                return Truth::Yes;
+            }
+            (Truth::Unknown(why), ..) => why.clone(),
+            (_, Test::Counter(why, _), ..) => why.clone(),
+            (_, Test::User(_), ..) => "who a user is decides nothing here".to_owned(),
+            _ => "a limit that is one of several conditions".to_owned(),
+        };
+        state.comments.push(self.report.left_out(&rule.place, &rule.shown, &why));
+        Truth::Yes
+    }
+
+    /// The policy for a rate.
+    fn rate(&mut self, rule: &Rule, rate: &super::acl::Rate, state: &State) -> Result<String, String> {
+        let (key, tracked) = match &rate.slot {
+            None => ("src".to_owned(), None),
+            Some(slot) => {
+                let (key, table) = state.tracks.get(slot).ok_or("nothing is tracked by this counter")?;
+                (key.clone(), Some(table.clone()))
+            }
+        };
+        let table = rate.table.clone().or(tracked).unwrap_or_else(|| rule.proxy.clone());
+        let period = self.period(&table).ok_or("the period of its table is not known")?;
+        let key = match super::acl::fetch_of(&key).0 {
+            "src" => None,
+            other => {
+                let (name, argument) = other.split_once('(').unwrap_or((other, ""));
+                let argument = argument.trim_end_matches(')').to_ascii_lowercase();
+                match name {
+                    "hdr" | "req.hdr" | "req.fhdr" if field_fits(&argument, "").is_ok() => Some(("header", argument)),
+                    "cook" | "req.cook" if !argument.is_empty() => Some(("cookie", argument)),
+                    _ => return Err("a rate is counted by client, field or cookie".to_owned()),
+                }
+            }
+        };
+        let count = rate.over.clamp(1, 1_000_000);
+        let units = [("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
+        let fitting = units.iter().find(|(_, unit)| (count * unit).is_multiple_of(period));
+        let (unit, length) = fitting.copied().unwrap_or(("h", 3_600_000));
+        let text = format!("{}/{unit}", (count * length).div_ceil(period));
+        let mut limit = Map::of([("rate", Value::text(text)), ("burst", Value::plain(count))]);
+        if let Some((of, name)) = key {
+            limit.set("key", Map::of([(of, Value::text(name))]));
+        }
+        let mut policy = Map::of([("rate_limit", limit.into())]);
+        policy.comment(format!("{}: {}", rule.place, rule.shown));
+        Ok(self.draft.policies.intern("rate", policy))
+    }
+
+    /// What a rule that holds does.
+    fn act(&mut self, walk: &Walk<'_>, rule: &Rule, state: &mut State) -> Done {
+        let facts = walk.site.facts;
+        let comment = format!("{}: {}", rule.place, rule.shown);
+        match &rule.action {
+            Action::Stop => state.stopped = Some(rule.list),
+            Action::Source => {
+                let why =
+                    "name the proxies in front in `trusted_proxies`; until then rules about addresses let nobody pass";
+                state.comments.push(self.report.left_out(&rule.place, &rule.shown, why));
+                state.is_source_unknown = true;
+            }
+            Action::Respond(words) => {
+                let mut keys = match self.responded(words, facts, state.rewrite.is_some()) {
+                    Ok(keys) => keys,
+                    Err(why) => return Done::End(self.closed(rule, &format!("{why}; answered 501"), state)),
+                };
+                keys.comment(comment);
+                return Done::End(finished(keys, state));
+            }
+            Action::Ask => self.ask(rule, state),
+            Action::Edit { message, edit, field, value } => {
+                self.edit(rule, (*message, *edit), (field, value), facts, state)
+            }
+            Action::Host(value) => match template::field(value, facts) {
+                Ok(text) if text == "{host}" => {}
+                Ok(text) if is_authority(&text) => state.host = Some(text),
+                _ => {
+                    return Done::End(self.closed(
+                        rule,
+                        "the host is that of the client, or a fixed one; answered 501",
+                        state,
+                    ));
+                }
+            },
+            Action::Path { .. } | Action::WholePath(_) => match rewritten(&walk.region, &rule.action, state) {
+                Ok(rewrite) => state.rewrite = rewrite.or(state.rewrite.take()),
+                Err(why) => return Done::End(self.closed(rule, why, state)),
+            },
+            Action::Track { slot, key, table } => {
+                let table = table.clone().unwrap_or_else(|| rule.proxy.clone());
+                state.tracks.insert(slot.clone(), (key.clone(), table));
+            }
+            Action::Backend(name) => {
+                state.comments.push(comment);
+                return match self.backend_rules(name, state.front) {
+                    Some(next) => Done::Jump(next),
+                    None => Done::End(self.closed(rule, "there is no such backend; answered 501", state)),
+                };
+            }
+            Action::Server(name) => state.server = state.server.take().or(Some(name.clone())),
+            Action::Forward(name) => return Done::End(self.forwarded(rule, name, state)),
+            Action::LeftOut(why) => self.left(rule, why, state),
+            Action::Closed(why) => return Done::End(self.closed(rule, &format!("{why}; answered 501"), state)),
+        }
+        Done::Next
+    }
+
+    fn left(&self, rule: &Rule, why: &str, state: &mut State) {
+        state.comments.push(self.report.left_out(&rule.place, &rule.shown, why));
+    }
+
+    /// A rule of which nobody knows whether it holds; the keys if that decides about the request.
+    fn unknown(&mut self, rule: &Rule, why: &str, state: &mut State) -> Option<Map> {
+        match &rule.action {
+            Action::Track { .. } => {}
+            Action::LeftOut(_) => self.left(rule, why, state),
+            Action::Edit { message, field, .. } => {
+                self.left(rule, why, state);
+                // What the client says under this name is not what was meant.
+                if *message == Message::Request && field_fits(field, "").is_ok() {
+                    state.request.remove(field);
+                }
+            }
+            _ => return Some(self.closed(rule, &format!("{why}; answered 501"), state)),
+        }
+        None
+    }
+
+    /// The keys for what cannot be carried.
+    pub(crate) fn closed(&self, rule: &Rule, why: &str, state: &State) -> Map {
+        let mut keys = respond(501);
+        state.comments.iter().for_each(|comment| keys.comment(comment.as_str()));
+        keys.comment(self.report.left_out(&rule.place, &rule.shown, why));
+        keys
+    }
+
+    /// No rule leads anywhere: HAProxy has no server then.
+    fn nowhere(&self, state: &State) -> Map {
+        finished(respond(503), state)
+    }
+
+    /// `http-request auth`.
+    fn ask(&mut self, rule: &Rule, state: &mut State) {
+        let why = "passwords are read from a file with bcrypt hashes (`htpasswd -B`); nobody passes until there is a policy such as `basic: { file: users }`";
+        state.comments.push(self.report.left_out(&rule.place, &rule.shown, why));
+        let closed = self.draft.closed();
+        state.policy(closed);
+    }
+
+    fn edit(
+        &mut self,
+        rule: &Rule,
+        (message, edit): (Message, Edit),
+        (field, value): (&str, &str),
+        facts: Facts,
+        state: &mut State,
+    ) {
+        let found = field_fits(field, "").and_then(|()| match edit {
+            Edit::Remove => Ok(String::new()),
+            _ => template::field(value, facts).and_then(|value| field_fits(field, &value).map(|()| value)),
+        });
+        let edits = if message == Message::Request { &mut state.request } else { &mut state.response };
+        match found {
+            Ok(value) => match edit {
+                Edit::Remove => edits.remove(field),
+                Edit::Set => {
+                    edits.remove(field);
+                    edits.remove.remove(field);
+                    edits.set.insert(field.to_owned(), value);
+                }
+                Edit::Add => edits.add.push((field.to_owned(), value)),
+            },
+            Err(why) => {
+                if message == Message::Request && edit == Edit::Set && field_fits(field, "").is_ok() {
+                    edits.remove(field);
+                }
+                self.left(rule, &why, state);
+            }
+        }
+    }
+
+    /// A request that goes to the servers of a backend.
+    fn forwarded(&mut self, rule: &Rule, name: &str, state: &mut State) -> Map {
+        let upstream = match self.upstream(name, state.server.as_deref(), false) {
+            Ok(Some(upstream)) => upstream,
+            Ok(None) => return self.nowhere(state),
+            Err(why) => return self.closed(rule, &format!("{why}; answered 501"), state),
+        };
+        let mut keys = Map::of([("upstream", Value::text(upstream))]);
+        if let Some(rewrite) = &state.rewrite {
+            keys.set("rewrite", rewrite.as_str());
+        }
+        if let Some(host) = &state.host {
+            keys.set("host", Map::of([("set", Value::text(host.as_str()))]));
+        }
+        self.client_fields(name, state);
+        for (key, edits) in [("request_headers", &state.request), ("response_headers", &state.response)] {
+            let native = edits.native();
+            if !native.is_empty() {
+                keys.set(key, native);
+            }
+        }
+        if let Some(size) = state.max_body {
+            keys.set("max_body", crate::native::bytes(size));
+        }
+        if let Some(compression) = self.compression(name, state.front) {
+            keys.set("compression", compression);
+        }
+        finished(keys, state)
+    }
+
+    /// `option forwardfor` and `unique-id-header`.
+    fn client_fields(&mut self, name: &str, state: &mut State) {
+        let back =
+            self.proxies.iter().position(|proxy| proxy.name == name && proxy.kind != super::sections::Kind::Frontend);
+        let mut places: Vec<usize> = vec![state.front];
+        places.extend(back);
+        for at in places {
+            let Some(proxy) = self.proxies.get(at) else { continue };
+            if let Some(line) = proxy.option("forwardfor") {
+                let field = line.after("header").unwrap_or("x-forwarded-for").to_ascii_lowercase();
+                if field_fits(&field, "").is_ok() {
+                    state.request.set.entry(field).or_insert_with(|| "{client.address}".to_owned());
+                }
+            }
+            if let Some(line) = proxy.one("unique-id-header") {
+                let field = line.word(1).to_ascii_lowercase();
+                if field_fits(&field, "").is_ok() {
+                    state.request.set.entry(field).or_insert_with(|| "{request.id}".to_owned());
+                }
+            }
+        }
+    }
+}
+
+impl State {
+    fn policy(&mut self, name: String) {
+        if !self.policies.contains(&name) {
+            self.policies.push(name);
+        }
+    }
+
+    /// What the assumed cases say of requests like this.
+    fn like(&self, when: &When) -> Truth {
+        if self.is_source_unknown && !when.client.is_empty() {
+            return Truth::Unknown("the client is named by a field here".to_owned());
+        }
+        for (assumed, holds) in &self.assumed {
+            let both = assumed.and(when);
+            match (holds, both) {
+                _ if assumed == when => return if *holds { Truth::Yes } else { Truth::No },
+                (true, Ok(None)) => return Truth::No,
+                (true, Ok(Some(both))) if both == *assumed => return Truth::Yes,
+                (false, Ok(Some(both))) if both == *when => return Truth::No,
+                _ => {}
+            }
+        }
+        Truth::Depends(when.clone())
+    }
+}
+
+impl Edits {
+    fn remove(&mut self, field: &str) {
+        self.set.remove(field);
+        self.add.retain(|(name, _)| name != field);
+        self.remove.insert(field.to_owned());
+    }
+
+    fn native(&self) -> Map {
+        let mut out = Map::default();
+        if !self.remove.is_empty() {
+            out.set("remove", Value::texts(self.remove.iter().cloned()));
+        }
+        let mut set = Map::default();
+        self.set.iter().for_each(|(field, value)| set.set(field, value.as_str()));
+        let mut add = Map::default();
+        for (field, value) in &self.add {
+            // A field is added once.
+            add.set(field, value.as_str());
+        }
+        for (key, fields) in [("set", set), ("add", add)] {
+            if !fields.is_empty() {
+                out.set(key, fields);
+            }
+        }
+        out
+    }
+}
+
+fn one(keys: Map) -> Vec<Variant> {
+    vec![Variant { when: When::default(), keys }]
+}
+
+/// The keys with what holds for all that a request came by.
+fn finished(mut keys: Map, state: &State) -> Map {
+    if !state.policies.is_empty() {
+        keys.set("policies", Value::List(state.policies.iter().map(|name| Value::text(name.as_str())).collect()));
+    }
+    keys.comment_first(&state.comments);
+    keys
+}
+
+/// What a condition comes to. `beyond`: for a client that is beyond its limits, and known to be who it says.
+fn truth(walk: &mut Walk<'_>, state: &State, condition: &Condition, beyond: bool) -> Truth {
+    let Walk { site, region, meetings, .. } = walk;
+    let meetings = std::cell::RefCell::new(meetings);
+    let constant = |holds: bool| if holds { Truth::Yes } else { Truth::No };
+    condition.truth(&|test| match test {
+        Test::Constant(holds) => constant(*holds),
+        Test::Hosts(patterns) => constant(site.host.is_some_and(|host| patterns.iter().any(|one| is_in(host, one)))),
+        Test::Paths(_) if state.rewrite.is_some() => Truth::Unknown("the path was changed before".to_owned()),
+        Test::Paths(languages) => {
+            let mut out = Truth::No;
+            for language in languages {
+                match region.holds(language, &mut meetings.borrow_mut()) {
+                    Truth::Yes => return Truth::Yes,
+                    Truth::No => {}
+                    other => out = other,
+                }
+            }
+            out
+        }
+        Test::Tls => constant(site.facts.tls),
+        Test::Certificate => match site.facts.certificate {
+            Some(shown) => constant(shown),
+            None => Truth::Unknown("whether there is a client certificate".to_owned()),
+        },
+        Test::Ports(ports) => match site.facts.port {
+            Some(port) => constant(ports.contains(&port)),
+            None => Truth::No,
+        },
+        Test::Like(whens) => {
+            let mut out = Truth::No;
+            for when in whens {
+                match state.like(when) {
+                    Truth::Yes => return Truth::Yes,
+                    Truth::No => {}
+                    other => out = other,
+                }
+            }
+            out
+        }
+        Test::BodyOver(_) | Test::Rate(_) | Test::User(_) => constant(beyond),
+        Test::Counter(_, holds) => constant(*holds),
+        Test::Unknown(why) => Truth::Unknown(why.clone()),
+    })
+}
+
+/// The path that goes upstream; none if it stays.
+fn rewritten(region: &Region, action: &Action, state: &State) -> Result<Option<String>, &'static str> {
+    if state.rewrite.is_some() {
+        return Err("the path is changed twice; answered 501");
+    }
+    let (start, to) = match action {
+        Action::WholePath(to) => return Ok(Some(to.clone())),
+        Action::Path { start, to } => (start, to),
+        _ => return Ok(None),
+    };
+    let (own, rest) = match region.base() {
+        Language::Exact(path) => (path, String::new()),
+        Language::Prefix(prefix) => (prefix, REST.to_string()),
+        _ => return Ok(None),
+    };
+    match own.strip_prefix(start.as_str()) {
+        None => Ok(None),
+        Some(_) if !region.is_whole() => Err("an expression cuts through its paths; answered 501"),
+        Some(behind) => Ok(Some(template::literal(&format!("{to}{behind}")) + &rest)),
+    }
+}
+
+/// Cells without those that do what the paths around them do.
+fn without_repetitions(found: Vec<(Language, Vec<Cell>)>) -> Vec<Cell> {
+    let start = |language: &Language| match language {
+        Language::Exact(path) => Some((path.clone(), false)),
+        Language::Prefix(start) => Some((start.clone(), true)),
+        _ => None,
+    };
+    let is_repeated = |at: usize| {
+        let Some((base, cells)) = found.get(at) else { return false };
+        let (Some((own, _)), [cell]) = (start(base), cells.as_slice()) else { return false };
+        // The next start around it, which stands behind it.
+        let around = found.iter().skip(at + 1).find(|(other, _)| {
+            start(other).is_some_and(|(other, is_start)| is_start && own.starts_with(other.as_str()))
+        });
+        matches!(around, Some((_, others)) if matches!(others.as_slice(), [other] if other.variants == cell.variants))
+    };
+    let repeated: Vec<bool> = (0..found.len()).map(is_repeated).collect();
+    found.into_iter().zip(repeated).filter(|(_, repeated)| !repeated).flat_map(|((_, cells), _)| cells).collect()
+}
