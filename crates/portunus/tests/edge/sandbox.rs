@@ -191,11 +191,15 @@ fn nothing_is_left_when_the_gate_is_killed() {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         status.lines().any(|line| line == format!("PPid:\t{}", gate.pid())) && status.contains("portunus-launch")
     };
-    let processes = std::fs::read_dir("/proc").unwrap().flatten();
-    let names = processes.filter_map(|entry| entry.file_name().into_string().ok());
-    let launcher = names.into_iter().find(|name| of_gate(name)).expect("a launcher");
-    let descriptors = std::fs::read_dir(format!("/proc/{launcher}/fd")).unwrap().count();
-    assert_eq!(descriptors, 4, "the standard ones and the channel");
+    let find = || {
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        processes.filter_map(|entry| entry.file_name().into_string().ok()).find(|name| of_gate(name))
+    };
+    // It may come to itself later than the gate.
+    wait_until("a launcher", || find().is_some());
+    let launcher = find().unwrap();
+    let descriptors = || std::fs::read_dir(format!("/proc/{launcher}/fd")).unwrap().count();
+    wait_until("no descriptors but the standard ones and the channel", || descriptors() == 4);
     // A signal to the whole group is the gate's to obey.
     kill("-TERM", &launcher);
     gate.signal("KILL");
