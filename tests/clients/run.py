@@ -35,6 +35,7 @@ import rows_contract  # noqa: F401
 import rows_graphql  # noqa: F401
 import rows_grpc  # noqa: F401
 import rows_http  # noqa: F401
+import rows_http3  # noqa: F401
 import rows_peers  # noqa: F401
 import rows_streams  # noqa: F401
 import rows_matrix  # noqa: F401

@@ -143,6 +143,7 @@ pub(super) fn build(
     build.forwarding_loops(root, &config);
     build.hash_rules(root, &config);
     build.datagram_rules(root, &config);
+    build.http3_rules(root, &config);
     let referenced = build.referenced;
     config.named_files = referenced.iter().filter(|one| one.is_read).map(|one| one.path.clone()).collect();
     (Some(config), referenced)

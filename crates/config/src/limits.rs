@@ -53,13 +53,13 @@ settings! {
         max_compression_memory_bytes as "max_compression_memory": usize = Shape::Size(0, 1024 * 1024 * MIB), "256MiB",
             "Memory for all responses that are being compressed; further ones are sent as they are. A response takes 0.5 to 5 MiB, by coding and level; a stream of events 0.5 MiB.";
         h2_max_streams: u32 = Shape::Int(1, 10_000), "128",
-            "Concurrent HTTP/2 streams on one connection.";
+            "Concurrent HTTP/2 or HTTP/3 streams on one connection.";
         h2_control_frame_burst: u32 = Shape::Int(1, 1_000_000), "1000",
-            "HTTP/2 frames without payload (PING, SETTINGS, WINDOW_UPDATE and the like) and requests, in excess of ten per response frame; then GOAWAY.";
+            "HTTP/2 frames without payload (PING, SETTINGS, WINDOW_UPDATE and the like) and requests, and HTTP/3 frames that carry nothing, in excess of ten per response frame; then GOAWAY, or H3_EXCESSIVE_LOAD.";
         h2_control_frame_rate: u32 = Shape::Int(0, 1_000_000), "2000",
             "Allowance of such frames per second.";
         h2_failed_request_burst: u32 = Shape::Int(1, 1_000_000), "500",
-            "HTTP/2 requests that fail (cancelled within a second and before the response, invalid header, reset for an error, more than `h2_max_streams`), less those with a response; then GOAWAY.";
+            "HTTP/2 and HTTP/3 requests that fail (cancelled within a second and before the response, invalid header, reset for an error, more than `h2_max_streams`), less those with a response; then GOAWAY, or H3_EXCESSIVE_LOAD.";
         h2_failed_request_rate: u32 = Shape::Int(0, 1_000_000), "500",
             "Allowance of such requests per second.";
         h2_rejected_request_rate: u32 = Shape::Int(0, 1_000_000), "100",

@@ -66,10 +66,13 @@ impl Explainer {
         let reporter = Reporter::start(&quiet, 1).map_err(|error| failed("reporting", &error))?;
         reporter.validation_memory().allow(generation.config.limits.max_validation_memory_bytes);
         let tickets = Arc::new(tls::TicketKeys::new(NO_ROTATION));
-        let acceptor = tls::Acceptor::new(tickets).map_err(|error| failed("TLS cannot be set up", &error))?;
+        let unusable = "TLS cannot be set up";
+        let acceptor = Arc::new(tls::Acceptor::new(tickets).map_err(|error| failed(unusable, &error))?);
+        let quic_secrets = quic::Secrets::random().map_err(|error| failed(unusable, &error))?;
         let shared = Arc::new(Shared {
             generation: Arc::new(ArcSwap::from_pointee(generation)),
             acceptor,
+            quic_secrets,
             admission: Arc::new(Admission::new(u64::MAX)),
             hops: Arc::default(),
             flows: AtomicUsize::new(0),

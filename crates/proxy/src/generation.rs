@@ -87,6 +87,7 @@ pub struct Generation {
     made: Mutex<HashMap<Vec<u8>, Arc<Group>>>,
     listeners: HashMap<Place<Endpoint>, Arc<ListenerConfig>>,
     udp_listeners: HashMap<Place<SocketAddr>, Arc<UdpRule>>,
+    quic_listeners: HashMap<Place<SocketAddr>, Arc<ListenerConfig>>,
 }
 
 impl Generation {
@@ -140,6 +141,7 @@ impl Generation {
                 models,
                 made: Mutex::default(),
                 listeners: listeners_by_place(&config),
+                quic_listeners: quic_listeners_by_place(&config),
                 udp_listeners,
                 config,
             }),
@@ -191,6 +193,11 @@ impl Generation {
     /// The UDP listener whose socket this is.
     pub fn udp_listener(&self, place: &Place<SocketAddr>) -> Option<&Arc<UdpRule>> {
         self.udp_listeners.get(place)
+    }
+
+    /// The listener that serves HTTP/3 on this socket.
+    pub fn quic_listener(&self, place: &Place<SocketAddr>) -> Option<&Arc<ListenerConfig>> {
+        self.quic_listeners.get(place)
     }
 
     /// Names and rules of a TLS listener.
@@ -303,6 +310,16 @@ fn listeners_by_place(config: &Config) -> HashMap<Place<Endpoint>, Arc<ListenerC
     let places =
         config.listeners.iter().flat_map(|listener| listener.places().map(|place| (place, Arc::clone(listener))));
     places.collect()
+}
+
+fn quic_listeners_by_place(config: &Config) -> HashMap<Place<SocketAddr>, Arc<ListenerConfig>> {
+    let listeners = config.listeners.iter().filter(|listener| listener.options.http3);
+    let places = |listener: &Arc<ListenerConfig>| {
+        let listener = Arc::clone(listener);
+        let places: Vec<_> = listener.places().filter_map(|place| place.of_udp()).collect();
+        places.into_iter().map(move |place| (place, Arc::clone(&listener)))
+    };
+    listeners.flat_map(places).collect()
 }
 
 /// What datagrams of a UDP listener are served under.

@@ -115,14 +115,21 @@ fn classify(broken: &Broken) -> (Reason, String) {
             (Reason::TlsHandshakeAbandoned, String::new())
         }
         Broken::Socket(error) => (Reason::TlsHandshakeReset, error.to_string()),
-        Broken::Tls(tls::Error::Ours(detail)) => (Reason::TlsInternalError, detail.to_string()),
-        Broken::Tls(tls::Error::PeerCertificate(detail)) => (Reason::ClientCertificateInvalid, detail.to_string()),
-        Broken::Tls(tls::Error::PeerAlert(alert)) => (Reason::TlsAlertReceived, format!("alert {}", alert.0)),
-        // Nothing else is rejected so before anything is negotiated.
-        Broken::Tls(tls::Error::Rejected(Alert::HANDSHAKE_FAILURE)) => (Reason::CertificateMissing, String::new()),
-        Broken::Tls(tls::Error::Rejected(alert)) => (Reason::TlsRejected, format!("alert {}", alert.0)),
+        Broken::Tls(error) => classify_tls(error),
         Broken::Key(failure) => (failure.reason(), failure.to_string()),
-        Broken::Tls(error) => (Reason::TlsHandshakeFailed, error.to_string()),
+    }
+}
+
+/// Why TLS failed, in the words of the log.
+pub fn classify_tls(error: &tls::Error) -> (Reason, String) {
+    match error {
+        tls::Error::Ours(detail) => (Reason::TlsInternalError, detail.to_string()),
+        tls::Error::PeerCertificate(detail) => (Reason::ClientCertificateInvalid, detail.to_string()),
+        tls::Error::PeerAlert(alert) => (Reason::TlsAlertReceived, format!("alert {}", alert.0)),
+        // Nothing else is rejected so before anything is negotiated.
+        tls::Error::Rejected(Alert::HANDSHAKE_FAILURE) => (Reason::CertificateMissing, String::new()),
+        tls::Error::Rejected(alert) => (Reason::TlsRejected, format!("alert {}", alert.0)),
+        error => (Reason::TlsHandshakeFailed, error.to_string()),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Accepting: bind, accept, admission, spawn. Accepting never waits for a peer and never dies.
 
+pub mod quic;
+
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;

@@ -159,14 +159,16 @@ impl Server {
         let mut sockets = Taking { workers: config.workers, inherited };
         let (mut bound, mut udp_bound) = (BTreeMap::new(), BTreeMap::new());
         bind_missing(&config, &mut bound, &mut sockets)?;
-        bind_missing_udp(&config, &mut udp_bound, &mut sockets)?;
+        bind_missing_udp(&config, &bound, &mut udp_bound, &mut sockets)?;
         let known = state.tickets.and_then(|secrets| tls::TicketKeys::with(TICKET_ROTATION, &secrets));
         let tickets = Arc::new(known.unwrap_or_else(|| tls::TicketKeys::new(TICKET_ROTATION)));
-        let acceptor =
-            tls::Acceptor::new(Arc::clone(&tickets)).map_err(|error| vec![format!("TLS cannot be set up: {error}")])?;
+        let failed = |error: &dyn std::fmt::Display| vec![format!("TLS cannot be set up: {error}")];
+        let acceptor = Arc::new(tls::Acceptor::new(Arc::clone(&tickets)).map_err(|error| failed(&error))?);
+        let quic_secrets = quic::Secrets::random().map_err(|error| failed(&error))?;
         let shared = Arc::new(Shared {
             generation: Arc::new(ArcSwap::from_pointee(generation)),
             acceptor,
+            quic_secrets,
             admission: Arc::new(Admission::new(descriptors)),
             hops: Arc::default(),
             flows: AtomicUsize::new(0),
@@ -247,7 +249,9 @@ impl Server {
         let listener =
             |place: &Place<Endpoint>| generation.listener(place).map_or_else(String::new, |one| one.name.clone());
         let udp_listener = |place: &Place<SocketAddr>| {
-            generation.udp_listener(place).map_or_else(String::new, |one| one.config.name.clone())
+            let datagrams = generation.udp_listener(place).map(|one| one.config.name.clone());
+            let http3 = || generation.quic_listener(place).map(|one| one.name.clone());
+            datagrams.or_else(http3).unwrap_or_default()
         };
         let tcp = inner.bound.iter().map(|(place, bound)| (listener(place), bound.endpoint().clone()));
         let udp = inner.udp_bound.iter().map(|(place, bound)| (udp_listener(place), Endpoint::Tcp(bound.address())));
@@ -311,7 +315,8 @@ impl Server {
             // Workers stay as many as they are, whatever the file says.
             let mut sockets = Taking { workers: self.started.workers, inherited: &mut Inherited::default() };
             let fresh = bind_missing(&config, &mut inner.bound, &mut sockets)?;
-            let fresh_udp = bind_missing_udp(&config, &mut inner.udp_bound, &mut sockets).inspect_err(|_| {
+            let Inner { bound, udp_bound, .. } = &mut *inner;
+            let fresh_udp = bind_missing_udp(&config, bound, udp_bound, &mut sockets).inspect_err(|_| {
                 // All or nothing: what nobody will serve must not stay bound.
                 for (place, bound) in &fresh {
                     inner.bound.remove(place);
@@ -462,7 +467,7 @@ impl Inner {
         for (place, bound) in fresh {
             self.report(|| Command::ListenUdp(bound.clone(), place.clone()));
         }
-        let gone = take_gone(&mut self.udp_bound, config.udp_listeners.iter().flat_map(|listener| listener.places()));
+        let gone = take_gone(&mut self.udp_bound, udp_places(config).map(|(_, place, _)| place));
         for (place, _) in gone {
             self.report(|| Command::CloseUdp(place.clone()));
         }
@@ -504,19 +509,33 @@ fn bind_missing(
     bind_places(places, bound, bind, Bound::unlink)
 }
 
-/// As [`bind_missing`], for UDP.
+/// The UDP sockets of a configuration: the listener's name, the place, and that of the TCP socket beside it, whose port it shares.
+fn udp_places(config: &Config) -> impl Iterator<Item = (&str, Place<SocketAddr>, Option<Place<Endpoint>>)> {
+    let datagrams = config.udp_listeners.iter();
+    let datagrams = datagrams.flat_map(|one| one.places().map(|place| (&*one.name, place, None)));
+    let http3 = config.listeners.iter().filter(|listener| listener.options.http3);
+    let beside = |place: Place<Endpoint>| place.of_udp().map(|udp| (udp, Some(place)));
+    datagrams
+        .chain(http3.flat_map(move |one| one.places().filter_map(beside).map(|(udp, place)| (&*one.name, udp, place))))
+}
+
+/// As [`bind_missing`], for UDP. `bound`: the TCP sockets.
 fn bind_missing_udp(
     config: &Config,
-    bound: &mut Sockets<SocketAddr, UdpBound>,
+    bound: &Sockets<Endpoint, Bound>,
+    udp_bound: &mut Sockets<SocketAddr, UdpBound>,
     sockets: &mut Taking<'_>,
 ) -> Result<Fresh<SocketAddr, UdpBound>, Vec<String>> {
-    let listeners = config.udp_listeners.iter();
-    let places = listeners.flat_map(|listener| listener.places().map(|place| (&*listener.name, place)));
+    let beside: BTreeMap<_, _> = udp_places(config).filter_map(|(_, place, beside)| Some((place, beside?))).collect();
     let bind = |place: &Place<SocketAddr>| match sockets.inherited.take(Kind::Udp, &place.key()) {
-        passed if passed.is_empty() => UdpBound::bind(place.address, sockets.workers),
+        passed if passed.is_empty() => {
+            let beside = beside.get(place).and_then(|place| bound.get(place)).map(Bound::endpoint);
+            let address = if let Some(Endpoint::Tcp(address)) = beside { *address } else { place.address };
+            UdpBound::bind(address, sockets.workers)
+        }
         passed => UdpBound::adopt(passed, sockets.workers),
     };
-    bind_places(places, bound, bind, |_| {})
+    bind_places(udp_places(config).map(|(name, place, _)| (name, place)), udp_bound, bind, |_| {})
 }
 
 /// Binds what is configured and not bound; gives what it bound. On failure nothing is left bound that was not before.
@@ -674,10 +693,20 @@ fn listen_udp(worker: &Rc<Worker>, index: usize, bound: &UdpBound, place: &Place
         tracing::error!(address = %place.address, %error, "cannot serve UDP");
         Vec::new()
     });
+    let serves_http3 = worker.pin().quic_listener(place).is_some();
+    // Once for all sockets of the address.
+    if serves_http3 && index == 0 && !bound.prepare_for_quic() {
+        let effect = "HTTP/3 clients that change their address lose their connection";
+        tracing::warn!(address = %place.address, effect, "the kernel does not steer datagrams to workers");
+    }
     let serve = |listener| {
         let closing = Rc::new(Notify::new());
-        let serving = datagram::serve(listener, place.clone(), Rc::clone(worker), Rc::clone(&closing));
-        tokio::task::spawn_local(serving);
+        let (place, worker, ends) = (place.clone(), Rc::clone(worker), Rc::clone(&closing));
+        if serves_http3 {
+            tokio::task::spawn_local(listener::quic::serve(listener, place, worker, ends));
+        } else {
+            tokio::task::spawn_local(datagram::serve(listener, place, worker, ends));
+        }
         closing
     };
     listeners.into_iter().map(serve).collect()

@@ -26,7 +26,9 @@ pub struct Shared {
     /// The generation active. Swapped by reloads, read by every request.
     pub generation: Arc<ArcSwap<Generation>>,
     /// TLS context of all server connections.
-    pub acceptor: tls::Acceptor,
+    pub acceptor: Arc<tls::Acceptor>,
+    /// Secrets of all QUIC connections.
+    pub quic_secrets: quic::Secrets,
     /// How many connections there are, in total and by client.
     pub admission: Arc<Admission>,
     /// Tunnels that may lead into listeners of ours.

@@ -138,6 +138,11 @@ impl Connection {
         self.shared.lost()
     }
 
+    /// Streams of which something may not have arrived yet.
+    pub fn sending(&self) -> usize {
+        self.shared.protocol.borrow_mut().streams().send_streams()
+    }
+
     /// Figures up to now.
     pub fn stats(&self) -> Stats {
         let stats = self.shared.protocol.borrow().stats();

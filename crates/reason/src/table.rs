@@ -198,7 +198,7 @@ reasons! {
             "The query holds a space, a control or `#`."
             "Have the client percent-encode it.";
         BadScheme "bad_scheme" Client 400
-            "The scheme of an HTTP/2 request is neither http nor https."
+            "The scheme of an HTTP/2 or HTTP/3 request is neither http nor https."
             "Correct the client.";
         BadStatus "bad_status" Sender 502
             "The status of a response is not a number from 100 to 599."
@@ -291,19 +291,19 @@ reasons! {
             "The head is larger than `limits.max_header_bytes`."
             "Most often cookies have grown; have the application drop them, or raise the limit.";
         HostMismatch "host_mismatch" Client 400
-            "`Host` and `:authority` of an HTTP/2 request differ."
+            "`Host` and `:authority` of an HTTP/2 or HTTP/3 request differ."
             "Correct the client.";
         LengthAndTransferEncoding "length_and_transfer_encoding" Sender 400
             "There are both `Content-Length` and `Transfer-Encoding`."
             "Correct the sender; request smuggling looks like this.";
         MalformedMessage "malformed_message" Client 0
-            "The path of an HTTP/2 request holds a fragment (`#`); its stream is reset."
+            "An HTTP/2 or HTTP/3 request is malformed: a fragment (`#`) in its path, or over HTTP/3 pseudo-headers that are doubled, missing or out of place, or a header about the connection; its stream is reset."
             "Correct the client.";
         MethodTooLong "method_too_long" Client 400
             "The method is longer than any method is."
             "Nothing: it is a scanner or another protocol.";
         MissingAuthority "missing_authority" Client 400
-            "An HTTP/2 request has neither `:authority` nor one `Host`."
+            "An HTTP/2 or HTTP/3 request has neither `:authority` nor one `Host`."
             "Correct the client.";
         MissingHost "missing_host" Client 400
             "An HTTP/1.1 request has no `Host`."
@@ -318,13 +318,13 @@ reasons! {
             "The path, decoded, is not UTF-8."
             "Have the client encode paths as UTF-8.";
         PseudoFieldInTrailers "pseudo_field_in_trailers" Sender 0
-            "The trailers of an HTTP/2 message hold a pseudo-header; its stream is reset."
+            "The trailers of an HTTP/2 or HTTP/3 message hold a pseudo-header; its stream is reset."
             "Correct the sender.";
         RequestLineTooLong "request_line_too_long" Client 414
             "The request line is longer than `limits.max_request_line`."
             "Raise the limit if your URLs are that long; better, send the data in a body.";
         SpaceAroundFieldValue "space_around_field_value" Client 0
-            "The value of an HTTP/2 header begins or ends with a blank; its stream is reset."
+            "The value of an HTTP/2 or HTTP/3 header begins or ends with a blank; its stream is reset."
             "Correct the client.";
         SpaceBeforeColon "space_before_colon" Sender 400
             "There is a blank between the name of a header and its colon."
@@ -342,7 +342,7 @@ reasons! {
             "There are more than 32 trailers."
             "Correct the sender.";
         TrailersTooLarge "trailers_too_large" Sender 431
-            "The trailers are larger than 8 KiB, on HTTP/2 than `limits.max_header_bytes`."
+            "The trailers are larger than 8 KiB, on HTTP/2 and HTTP/3 than `limits.max_header_bytes`."
             "Correct the sender.";
         TransferEncodingInHttp10 "transfer_encoding_in_http_1_0" Sender 400
             "An HTTP/1.0 message has a `Transfer-Encoding`."
@@ -394,6 +394,12 @@ reasons! {
         Http2ProtocolError "http2_protocol_error" Client 0
             "The client broke HTTP/2 before its first request."
             "Nothing, unless one client does it always: then report it to its authors.";
+        Http3ProtocolError "http3_protocol_error" Client 0
+            "The client broke HTTP/3, or QUIC under it, before its first request."
+            "Nothing, unless one client does it always: then report it to its authors.";
+        Http3Flood "http3_flood" Client 0
+            "The client made the connection work without getting anything done: resets, empty frames, rejected requests."
+            "Nothing: it is an attack or a defect of the client.";
         Http2Flood "http2_flood" Client 0
             "The client made the connection work without getting anything done: resets, empty frames, rejected requests."
             "Nothing: it is an attack or a defect of the client.";
@@ -412,10 +418,10 @@ reasons! {
             "CONNECT and TRACE never pass, whatever the routes say."
             "Nothing.";
         ConnectProtocolUnknown "connect_protocol_unknown" Client 501
-            "An extended CONNECT over HTTP/2 asks for another protocol than `websocket`."
+            "An extended CONNECT over HTTP/2 or HTTP/3 asks for another protocol than `websocket`."
             "Nothing: no other protocol is announced.";
         WebsocketNotOffered "websocket_not_offered" Client 501
-            "The client asked for a WebSocket over HTTP/2, and there is none: the route has no `websocket` in `upgrades` or does not forward to an HTTP/1.1 upstream, its contract does not declare the response 101, or the server responded 2xx without switching protocols."
+            "The client asked for a WebSocket over HTTP/2 or HTTP/3, and there is none: the route has no `websocket` in `upgrades` or does not forward to an HTTP/1.1 upstream, its contract does not declare the response 101, or the server responded 2xx without switching protocols."
             "If it should be one, look at the route, its contract and the server; else nothing.";
         EncodedSlash "encoded_slash" Client 400
             "The path holds an encoded slash (`%2F`), which servers read in two ways."

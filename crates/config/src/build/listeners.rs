@@ -14,8 +14,8 @@ use super::responses::{KnownResponses, RESPONSE_KEYS};
 use super::tunnels::KnownHere;
 use super::{Build, Fault, address, identifier, names_in, read};
 use crate::model::{
-    AdminConfig, AdminTls, Bindable, ClientCertificateConfig, Endpoint, ListenerConfig, ProxyHeaderRule, Service,
-    TlsConfig, TlsSettings, Trust,
+    AdminConfig, AdminTls, Bindable, ClientCertificateConfig, Config, Endpoint, ListenerConfig, ProxyHeaderRule,
+    Service, TlsConfig, TlsSettings, Trust,
 };
 use crate::problem::{Span, shown};
 use crate::shape::surface::ListenerOptions;
@@ -67,6 +67,32 @@ impl Build<'_> {
         }
         let admin = read::mapping(root, "admin").and_then(|node| self.admin(node, &bound));
         (out, admin)
+    }
+
+    /// Whether those that serve HTTP/3 can, and nobody else has their UDP sockets.
+    pub(super) fn http3_rules(&mut self, root: &Node, config: &Config) {
+        let nodes = root.get("listeners").map(Node::items).unwrap_or_default();
+        for (listener, node) in config.listeners.iter().zip(nodes).filter(|(listener, _)| listener.options.http3) {
+            let Some(at) = node.entry("http3").map(|entry| entry.key_span) else { continue };
+            if listener.tls.is_none() {
+                self.problems.add(at, "`http3` needs `tls`", "add `tls`, or remove `http3`");
+            }
+            for key in ["tunnel", "proxy_protocol"].into_iter().filter(|key| node.entry(key).is_some()) {
+                let what = format!("`http3` and `{key}` exclude each other");
+                self.problems.add(at, what, "remove `http3`, or give it a listener of its own");
+            }
+            let addresses: Vec<_> = listener.places().filter_map(|place| place.of_udp()).collect();
+            if addresses.is_empty() {
+                let what = "`http3` has no address: QUIC is not spoken on Unix sockets";
+                self.problems.add(at, what, "add an address to `bind`, or remove `http3`");
+            }
+            let mut datagrams = config.udp_listeners.iter();
+            let other = datagrams.find(|other| other.places().any(|place| addresses.contains(&place)));
+            if let Some(other) = other {
+                let what = format!("`http3` has the same UDP address as the UDP listener {}", shown(&other.name));
+                self.problems.add(at, what, "choose another address for one of the two");
+            }
+        }
     }
 
     pub(super) fn binds(&mut self, node: &Node, listener: &str, bound: &mut Bound<Endpoint>) -> Vec<Endpoint> {

@@ -4,6 +4,7 @@
 
 mod authorities;
 mod graphql;
+mod http3;
 mod reports;
 mod requests;
 
@@ -46,6 +47,7 @@ pub struct FixedBounds {
 pub const FIXED: &[FixedBounds] = &[
     FixedBounds { peer: "Clients: HTTP/1", bounds: CLIENTS_HTTP_1 },
     FixedBounds { peer: "Clients: HTTP/2", bounds: CLIENTS_HTTP_2 },
+    FixedBounds { peer: "Clients: HTTP/3", bounds: http3::CLIENTS_HTTP_3 },
     FixedBounds { peer: "Clients: QUIC", bounds: CLIENTS_QUIC },
     FixedBounds { peer: "Clients: TLS, PROXY headers and addresses", bounds: CLIENTS_BELOW },
     FixedBounds { peer: "Clients: requests, contracts and tokens", bounds: REQUESTS },

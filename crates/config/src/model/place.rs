@@ -45,6 +45,14 @@ impl<A: Bindable> Place<A> {
     }
 }
 
+impl Place<Endpoint> {
+    /// The UDP socket beside it; none of a Unix socket.
+    pub fn of_udp(&self) -> Option<Place<SocketAddr>> {
+        let Endpoint::Tcp(address) = self.address else { return None };
+        Some(Place { address, own: self.own.clone() })
+    }
+}
+
 /// The places of a listener, in the order of its binds.
 pub fn places<'a, A: Bindable>(listener: &'a str, bind: &'a [A]) -> impl Iterator<Item = Place<A>> + 'a {
     bind.iter().enumerate().map(move |(index, address)| Place {

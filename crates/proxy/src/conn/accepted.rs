@@ -23,6 +23,7 @@ pub struct Opened {
     traffic: (u64, u64),
     /// Where such bytes are counted while it lives.
     transport: Option<Rc<Transport>>,
+    quic: Option<quic::Connection>,
     /// Its place in the counts. Dropped after it was reported: who waits for the last connection finds it in the metrics.
     admitted: Counted,
 }
@@ -35,7 +36,7 @@ impl Opened {
         peer: Option<SocketAddr>,
         admitted: Counted,
     ) -> Opened {
-        Opened { worker, listener, client: peer, traffic: (0, 0), transport: None, admitted }
+        Opened { worker, listener, client: peer, traffic: (0, 0), transport: None, quic: None, admitted }
     }
 
     /// The worker it is served by.
@@ -54,6 +55,11 @@ impl Opened {
         self.transport = Some(Rc::clone(transport));
     }
 
+    /// It is carried by QUIC.
+    pub fn carried_by_quic(&mut self, connection: &quic::Connection) {
+        self.quic = Some(connection.clone());
+    }
+
     /// It ended with these bytes received and sent.
     pub fn close(mut self, traffic: (u64, u64)) {
         self.traffic = traffic;
@@ -62,7 +68,14 @@ impl Opened {
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        let (received, sent) = self.transport.as_ref().map_or(self.traffic, |transport| transport.traffic());
+        let (received, sent) = match (&self.transport, &self.quic) {
+            (Some(transport), _) => transport.traffic(),
+            (None, Some(connection)) => {
+                let stats = connection.stats();
+                (stats.received, stats.sent)
+            }
+            (None, None) => self.traffic,
+        };
         self.worker.report.connection_closed(&self.listener.name, self.client, received, sent);
     }
 }

@@ -110,8 +110,8 @@ impl Attempt<'_> {
             UpstreamProtocol::Auto => !self.server.speaks_http1(),
             UpstreamProtocol::Http1 | UpstreamProtocol::Tcp | UpstreamProtocol::Udp => false,
         };
-        let is_http2 = head.version == Version::H2 && takes_http2;
-        is_http2 && head.fields.get("content-type").is_some_and(|kind| kind.starts_with(b"application/grpc"))
+        let may_be_call = matches!(head.version, Version::H2 | Version::H3) && takes_http2;
+        may_be_call && head.fields.get("content-type").is_some_and(|kind| kind.starts_with(b"application/grpc"))
     }
 
     /// How long the head of the response may take.

@@ -21,12 +21,12 @@ use net::{Chunk, Deadline};
 use reason::Reason;
 use tokio::sync::futures::Notified;
 use transport::Transport;
-use wire::http::{BodyFraming, RequestHead};
 
 use crate::connection::Conn;
 use crate::exchange::upstream_h1::Upgraded;
 use crate::exchange::{self, Exchange};
 use crate::http::h1;
+use crate::http::streams::{Rejected, end_of_nothing};
 use crate::http::upgraded::carry_stream;
 use crate::http2::blocks::list_bound;
 use crate::http2::floods::Floods;
@@ -34,11 +34,11 @@ use crate::http2::frames::{Noticed, Sender};
 use crate::http2::io::H2Io;
 use crate::http2::outbox::Outbox;
 use crate::message::context::{Aborted, Context};
-use crate::message::h2::{H2Answer, H2Body, Sending, is_malformed, read_request};
+use crate::message::h2::{H2Answer, H2Body, Sending, read_request};
 use crate::message::ledger::{Ledger, OpenRequest};
-use crate::message::rejection::Rejection;
-use crate::message::scratch::{self, Timers};
-use crate::message::sides::{MessageBody, ResponseSink};
+use crate::message::received::is_malformed;
+use crate::message::scratch;
+use crate::message::sides::ResponseSink;
 use crate::worker::Worker;
 
 /// What a client of HTTP/2 says first (RFC 9113 §3.4).
@@ -463,36 +463,8 @@ async fn carried(
         Ok(None) => Ok(()),
         Ok(Some(upgraded)) => {
             let _open = OpenTunnel::of(running);
-            Box::pin(carry_stream(context, stream, upgraded, ledger)).await
+            Box::pin(carry_stream(context, stream, upgraded, ledger)).await.map_err(|_| ErrorCode::CANCEL)
         }
         Err(Aborted) => Err(ErrorCode::INTERNAL_ERROR),
-    }
-}
-
-/// Why a request is not served.
-enum Rejected {
-    /// Its client has reset the stream.
-    Cancelled,
-    /// It is malformed, and its stream ends.
-    Stream(Reason),
-    /// It gets this response.
-    Request(Rejection),
-}
-
-/// Waits for the end of a request that says its body is empty: data that comes all the same makes it malformed (RFC 9113 §8.1.1), and an upstream
-/// would have done by then what it asks for.
-async fn end_of_nothing(
-    body: &mut H2Body,
-    head: &RequestHead,
-    timers: &mut Timers,
-    limits: &Limits,
-) -> Result<(), Rejected> {
-    if head.framing != BodyFraming::Length(0) || body.is_done() {
-        return Ok(());
-    }
-    match timers.upload.within(limits.client_idle_timeout, body.next()).await {
-        Ok(Ok(None)) => Ok(()),
-        Ok(Ok(Some(_)) | Err(_)) => Err(Rejected::Stream(Reason::RequestTruncated)),
-        Err(_) => Err(Rejected::Request(Rejection::of(Reason::RequestBodyTimeout))),
     }
 }

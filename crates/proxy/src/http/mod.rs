@@ -4,4 +4,6 @@
 
 pub mod h1;
 pub mod h2;
+pub mod h3;
+mod streams;
 mod upgraded;

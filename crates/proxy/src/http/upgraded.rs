@@ -1,4 +1,5 @@
-//! What follows an upgrade: bytes both ways between a client and its server, over a connection of HTTP/1.1 or a stream of HTTP/2 (RFC 8441 §5).
+//! What follows an upgrade: bytes both ways between a client and its server, over a connection of HTTP/1.1 or a stream of HTTP/2 or HTTP/3 (RFC 8441 §5,
+//! RFC 9220).
 //!
 //! Owns how the end of one side is shown to the other. What is carried is `pump`'s and `websocket`'s.
 
@@ -6,7 +7,6 @@ use std::future::poll_fn;
 use std::time::Duration;
 
 use config::HalfClose;
-use h2::Reason as ErrorCode;
 use net::Chunk;
 use reason::{Reason, Side};
 use transport::Broken;
@@ -15,9 +15,8 @@ use contract::validate::code;
 
 use crate::exchange::upstream_h1::Upgraded;
 use crate::message::context::Context;
-use crate::message::h2::{H2Answer, H2Body};
 use crate::message::ledger::Ledger;
-use crate::message::sides::{MessageBody, ResponseSink};
+use crate::message::sides::{TunnelBody, TunnelSink};
 use crate::pump::{self, Bounds, Carried, End, Sink, Source, arrived, cut};
 use crate::websocket;
 
@@ -89,44 +88,48 @@ pub async fn carry(
     }
 }
 
-/// Carries bytes between a stream of HTTP/2 and the server that its request was upgraded to.
+/// One side was cut, and the stream is to be reset (RFC 8441 §5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StreamCut;
+
+/// Carries bytes between a stream of HTTP/2 or HTTP/3 and the server that its request was upgraded to.
 ///
 /// # Errors
-/// The code that the stream is reset with: one side was cut (RFC 8441 §5).
+/// [`StreamCut`]
 pub async fn carry_stream(
     context: Context<'_>,
-    (body, answer): (&mut H2Body, &mut H2Answer),
+    (body, answer): (&mut impl TunnelBody, &mut impl TunnelSink),
     upgraded: Box<Upgraded>,
     ledger: &mut Ledger,
-) -> Result<(), ErrorCode> {
+) -> Result<(), StreamCut> {
     body.begin_tunnel();
     answer.begin_tunnel(context.generation.config.limits.tunnel_idle_timeout);
     let client = (FromStream { body }, ToStream { answer: &mut *answer });
     match carry(context, client, Chunk::empty(), upgraded, ledger).await {
-        Ending::Orderly => answer.end(None).await.map_err(|_| ErrorCode::CANCEL),
+        Ending::Orderly => answer.end(None).await.map_err(|_| StreamCut),
         Ending::Cut => {
             // The connection's own task writes what there is.
             tokio::task::yield_now().await;
             arrived(|| answer.has_gone_on()).await;
-            Err(ErrorCode::CANCEL)
+            Err(StreamCut)
         }
     }
 }
 
 /// What the client sends on a stream.
-struct FromStream<'s> {
-    body: &'s mut H2Body,
+struct FromStream<'s, B> {
+    body: &'s mut B,
 }
 
-impl Source for FromStream<'_> {
+impl<B: TunnelBody> Source for FromStream<'_, B> {
     async fn recv(&mut self) -> Result<Chunk, Broken> {
         let broken = || Broken::Socket(std::io::ErrorKind::ConnectionReset.into());
         let Some(piece) = self.body.next().await.map_err(|_| broken())? else {
-            // A tunnel ends without fields (RFC 9113 §8.5).
+            // A tunnel ends without fields (RFC 9113 §8.5, RFC 9114 §4.4).
             return if self.body.trailers().is_none() { Ok(Chunk::empty()) } else { Err(broken()) };
         };
         let mut chunk = Chunk::take();
-        // No frame is larger than what fits.
+        // No piece is larger than what fits.
         let room = chunk.spare_mut().get_mut(..piece.len()).ok_or_else(broken)?;
         room.copy_from_slice(piece);
         chunk.filled(piece.len());
@@ -143,11 +146,11 @@ impl Source for FromStream<'_> {
 }
 
 /// What the client gets on a stream.
-struct ToStream<'s> {
-    answer: &'s mut H2Answer,
+struct ToStream<'s, A> {
+    answer: &'s mut A,
 }
 
-impl Sink for ToStream<'_> {
+impl<A: TunnelSink> Sink for ToStream<'_, A> {
     async fn send(&mut self, bytes: &[u8]) -> Result<(), Broken> {
         self.answer.piece_now(bytes).await
     }

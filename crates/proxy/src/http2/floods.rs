@@ -1,4 +1,4 @@
-//! What a client may have an HTTP/2 connection do for nothing (RFC 9113 §10.5).
+//! What a client may have a connection of HTTP/2 or HTTP/3 do for nothing (RFC 9113 §10.5, RFC 9114 §10.5).
 //!
 //! Each frame is cheap, and so is each request that is thrown away; what hurts is how many there are beside the useful ones. Owns three allowances,
 //! of frames that carry nothing, of requests that come to nothing, and of those among them that the client did not cancel, all earned by what the
@@ -216,6 +216,16 @@ impl Floods {
         if !bounds.is_body(head) {
             bounds.spend(&bounds.frames);
         }
+    }
+
+    /// Counts a frame of HTTP/3 that carries nothing.
+    pub fn carried_nothing(&self) {
+        self.0.iter().for_each(|bounds| bounds.spend(&bounds.frames));
+    }
+
+    /// Counts a frame of HTTP/3 with some of a response, which goes out.
+    pub fn sent_message(&self) {
+        self.0.iter().for_each(|bounds| bounds.frames.give(FRAMES_PER_MESSAGE * CREDIT));
     }
 
     /// The peer has gone too far at once.

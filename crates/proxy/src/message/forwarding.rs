@@ -226,7 +226,12 @@ fn identity_fields(head: &RequestHead, facts: &Facts<'_>, forwarding: &Forwardin
     }
     if forwarding.via {
         // A single field; earlier Via fields went on before it, which is the same list (RFC 9110 §7.6.3).
-        put(b"Via", if head.version == Version::H2 { b"2 portunus" } else { b"1.1 portunus" });
+        let via: &[u8] = match head.version {
+            Version::H10 | Version::H11 => b"1.1 portunus",
+            Version::H2 => b"2 portunus",
+            Version::H3 => b"3 portunus",
+        };
+        put(b"Via", via);
     }
     if let Some(certificate) = facts.certificate {
         put_certificate(certificate, put);

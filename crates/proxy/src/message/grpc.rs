@@ -1,5 +1,5 @@
 //! Rejections of gRPC calls: HTTP status 200 and a gRPC status in the response head ("Trailers-Only" of the protocol), since clients of gRPC
-//! read no other status and no text. Only over HTTP/2; HTTP/1 carries no gRPC.
+//! read no other status and no text. Only over HTTP/2 and HTTP/3; HTTP/1 carries no gRPC.
 //!
 //! gRPC has a table of what a client makes of an HTTP status (`doc/http-grpc-status-mapping.md`). It is for clients that know nothing else; what we
 //! reject we know the reason of, so the code is the one whose definition fits (`doc/statuscodes.md`). The two differ where it decides what clients
@@ -15,7 +15,7 @@ pub(crate) const CONTENT_TYPE: &[u8] = b"application/grpc";
 /// reads the HTTP status.
 pub(crate) fn is_call(head: &RequestHead) -> bool {
     // A status 200 would open a WebSocket.
-    if head.version != Version::H2 || head.upgrade.is_some() {
+    if !matches!(head.version, Version::H2 | Version::H3) || head.upgrade.is_some() {
         return false;
     }
     let Some(value) = head.fields.get("content-type") else { return false };
@@ -51,7 +51,7 @@ mod tests {
     use wire::http::Method;
 
     #[test]
-    fn calls_are_known_by_their_content_type_on_http2() {
+    fn calls_are_known_by_their_content_type_beyond_http1() {
         for (version, content_type, expected) in [
             (Version::H2, "application/grpc", true),
             (Version::H2, "Application/GRPC+proto", true),
@@ -60,6 +60,8 @@ mod tests {
             (Version::H2, "application/grpcx", false),
             (Version::H2, "application/grp", false),
             (Version::H2, "text/plain", false),
+            (Version::H3, "application/grpc", true),
+            (Version::H3, "application/grpc-web", false),
             (Version::H11, "application/grpc", false),
         ] {
             let mut head = RequestHead { version, method: Method::Post, ..RequestHead::default() };

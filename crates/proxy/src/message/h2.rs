@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use config::limits::Limits;
+use h2::ext::Protocol;
 use h2::server::SendResponse;
 use h2::{Reason as ErrorCode, RecvStream, SendStream};
 use http::uri::PathAndQuery;
@@ -17,9 +18,7 @@ use net::Chunk;
 use net::pace::{Pace, Watch};
 use reason::Reason;
 use transport::{Broken, Transport};
-use wire::http::hop::is_forbidden_in_trailers;
 use wire::http::hpack::PATH_FILLER;
-use wire::http::target::{canonical_authority, read_origin_form};
 use wire::http::{BodyFraming, Fields, HeadError, Method, RequestHead, ResponseHead, Version};
 
 use crate::http2::frames::Noticed;
@@ -27,15 +26,16 @@ use crate::http2::outbox::Outbox;
 use crate::message::body::BodyError;
 use crate::message::forwarding::interim_fields;
 use crate::message::opening;
-use crate::message::sides::{MessageBody, ResponseSink};
+use crate::message::received::{Received, cut_trailers};
+use crate::message::sides::{MessageBody, ResponseSink, TunnelBody, TunnelSink};
 use crate::policies::Throttles;
 use crate::policies::cors::Decoration;
 
-/// Translates a request's head, with the same strictness as for HTTP/1. `noticed`: the path and query as they came, where the library could not take
-/// them, and whether the head was cut because it is too large. A head with an error is read in part only, but has its type and what it accepts: a gRPC call is rejected in gRPC's own way.
+/// Translates a request's head. `noticed`: the path and query as they came, where the library could not take them, and whether the head was cut
+/// because it is too large.
 ///
 /// # Errors
-/// 400 with a code; 414 or 431 for what is over the limits; 417 for an expectation that is not `100-continue`.
+/// As [`Received::read`].
 pub fn read_request(
     message: &http::request::Parts,
     noticed: (Option<Vec<u8>>, bool),
@@ -43,189 +43,31 @@ pub fn read_request(
     limits: &Limits,
     head: &mut RequestHead,
 ) -> Result<(), HeadError> {
-    head.clear();
-    head.version = Version::H2;
-    head.keep_alive = true;
-    let read = read_head(message, (noticed.0.as_deref(), noticed.1), is_bodiless, limits, head);
-    if read.is_err() {
-        for name in [http::header::CONTENT_TYPE, http::header::ACCEPT] {
-            if !head.fields.contains(name.as_str())
-                && let Some(value) = message.headers.get(&name)
-            {
-                head.fields.push(name.as_str().as_bytes(), value.as_bytes());
-            }
-        }
-    }
-    read
-}
-
-fn read_head(
-    message: &http::request::Parts,
-    (path, is_too_large): (Option<&[u8]>, bool),
-    is_bodiless: bool,
-    limits: &Limits,
-    head: &mut RequestHead,
-) -> Result<(), HeadError> {
-    head.method = Method::from_bytes(message.method.as_str().as_bytes()).ok_or(HeadError::of(Reason::BadMethod))?;
-    let opens_websocket = opening::is_asked_for(message)?;
-    read_target(message, path, opens_websocket, head)?;
-    if head.target.len() > limits.max_request_line_bytes {
-        return Err(HeadError::of(Reason::RequestLineTooLong));
-    }
-    if is_too_large {
-        return Err(HeadError::of(Reason::HeadTooLarge));
-    }
-    if message.headers.len() > limits.max_headers {
-        return Err(HeadError::of(Reason::TooManyFields));
-    }
-    read_fields(&message.headers, head)?;
-    let host = message.headers.get_all("host").iter().map(|host| host.as_bytes()).collect::<Vec<_>>();
-    if let Some(authority) = message.uri.authority() {
-        canonical_authority(authority.as_str().as_bytes(), &mut head.authority)?;
-        let mut canonical = Vec::new();
-        for host in host {
-            canonical.clear();
-            canonical_authority(host, &mut canonical)?;
-            if canonical != head.authority {
-                return Err(HeadError::of(Reason::HostMismatch));
-            }
-        }
-    } else {
-        match host.as_slice() {
-            [host] => canonical_authority(host, &mut head.authority)?,
-            _ => return Err(HeadError::of(Reason::MissingAuthority)),
-        }
-    }
-    // What follows an extended CONNECT is no body, and has no length (RFC 9110 §9.3.6).
-    let is_bodiless = is_bodiless || opens_websocket;
-    head.framing = match only(message, "content-length", HeadError::of(Reason::DuplicateContentLength))? {
-        Some(_) if opens_websocket => return Err(HeadError::of(Reason::BadContentLength)),
-        _ if is_bodiless => BodyFraming::None,
-        // The library compares it with the data that comes.
-        Some(length) => BodyFraming::Length(parse_length(length).ok_or(HeadError::of(Reason::BadContentLength))?),
-        None => BodyFraming::Chunked,
+    let uri = &message.uri;
+    let received = Received {
+        version: Version::H2,
+        method: message.method.as_str().as_bytes(),
+        // Without `:authority` the library drops it; another one than is served was found before (`h2_blocks`).
+        scheme: uri.scheme().map(|scheme| scheme.as_str().as_bytes()),
+        authority: uri.authority().map(|authority| authority.as_str().as_bytes()),
+        path: match &noticed.0 {
+            Some(path) => path,
+            // One that was replaced and is not remembered is malformed.
+            None => Some(uri.path_and_query().map_or("", PathAndQuery::as_str).as_bytes())
+                .filter(|path| path.get(1) != Some(&PATH_FILLER))
+                .unwrap_or(b"/ "),
+        },
+        protocol: message.extensions.get::<Protocol>().map(|protocol| protocol.as_str().as_bytes()),
+        fields: (|| each(&message.headers), message.headers.len()),
+        is_too_large: noticed.1,
+        is_bodiless,
     };
-    match only(message, "expect", HeadError::of(Reason::DuplicateExpect))? {
-        None => {}
-        Some(expect) if expect.eq_ignore_ascii_case(b"100-continue") && !is_bodiless => head.expects_continue = true,
-        Some(_) => return Err(HeadError::of(Reason::UnknownExpectation)),
-    }
-    if opens_websocket {
-        opening::make_upgrade(head);
-    }
-    Ok(())
+    received.read(limits, head)
 }
 
-/// Whether a head with this fault is no message of HTTP/2 at all (RFC 9113 §8.1.1, §8.2.1, §8.3.1): its stream ends. What is a message
-/// and is rejected for what it asks for, such as a path with dot segments, is answered.
-pub fn is_malformed(error: &HeadError) -> bool {
-    matches!(
-        error.reason,
-        Reason::BadMethod
-            | Reason::PathNotAbsolute
-            | Reason::BadPathByte
-            | Reason::BadQueryByte
-            | Reason::BadHost
-            | Reason::BadPort
-            | Reason::HostMismatch
-            | Reason::BadScheme
-            | Reason::ControlInFieldValue
-            | Reason::SpaceAroundFieldValue
-            | Reason::DuplicateContentLength
-            | Reason::BadContentLength
-    )
-}
-
-/// The value of a field that may occur once.
-fn only<'m>(
-    message: &'m http::request::Parts,
-    name: &str,
-    duplicate: HeadError,
-) -> Result<Option<&'m [u8]>, HeadError> {
-    let mut values = message.headers.get_all(name).iter();
-    match (values.next(), values.next()) {
-        (first, None) => Ok(first.map(HeaderValue::as_bytes)),
-        _ => Err(duplicate),
-    }
-}
-
-fn read_target(
-    message: &http::request::Parts,
-    path: Option<&[u8]>,
-    opens_websocket: bool,
-    head: &mut RequestHead,
-) -> Result<(), HeadError> {
-    if head.method == Method::Connect && !opens_websocket {
-        return Ok(());
-    }
-    // Of another scheme nothing is here, and no field tells the upstream of it. Without `:authority` the library drops the scheme; another one
-    // was found before (`h2_blocks`).
-    let is_served = |scheme: &http::uri::Scheme| matches!(scheme.as_str(), "http" | "https");
-    if message.uri.scheme().map_or(message.uri.authority().is_some(), |scheme| !is_served(scheme)) {
-        return Err(HeadError::of(Reason::BadScheme));
-    }
-    let target = match path {
-        Some(path) => path,
-        None => message.uri.path_and_query().map_or("", PathAndQuery::as_str).as_bytes(),
-    };
-    // A path that was replaced and is not remembered.
-    if path.is_none() && target.get(1) == Some(&PATH_FILLER) {
-        return Err(HeadError::of(Reason::BadPathByte));
-    }
-    if target == b"*" && head.method == Method::Options {
-        head.target.push(b'*');
-        head.path_len = 1;
-        return Ok(());
-    }
-    read_origin_form(target, head)
-}
-
-fn read_fields(headers: &HeaderMap, head: &mut RequestHead) -> Result<(), HeadError> {
-    let mut cookies: Vec<u8> = Vec::new();
-    for (name, value) in headers {
-        head.has_underscore |= name.as_str().contains('_');
-        // HTTP/1 would take it off, and what is checked would not be what is read (RFC 9113 §8.2.1).
-        if [value.as_bytes().first(), value.as_bytes().last()]
-            .into_iter()
-            .flatten()
-            .any(|end| matches!(end, b' ' | b'\t'))
-        {
-            return Err(HeadError::of(Reason::SpaceAroundFieldValue));
-        }
-        if value.as_bytes().iter().any(|&byte| (byte < 0x20 && byte != b'\t') || byte == 0x7f) {
-            return Err(HeadError::of(Reason::ControlInFieldValue));
-        }
-        if *name == http::header::COOKIE {
-            // Crumbs become one field again (RFC 9113 §8.2.3).
-            if !cookies.is_empty() {
-                cookies.extend_from_slice(b"; ");
-            }
-            cookies.extend_from_slice(value.as_bytes());
-        } else {
-            head.fields.push(name.as_str().as_bytes(), value.as_bytes());
-        }
-    }
-    if !cookies.is_empty() {
-        head.fields.push(b"cookie", &cookies);
-    }
-    Ok(())
-}
-
-fn parse_length(text: &[u8]) -> Option<u64> {
-    let digits = text.iter().all(u8::is_ascii_digit) && (1..=18).contains(&text.len());
-    digits.then(|| std::str::from_utf8(text).ok()?.parse().ok()).flatten()
-}
-
-/// Trailer fields that may go on. Framing and routing have no place there.
-fn trailers_to_fields(trailers: &HeaderMap, is_request: bool) -> Fields {
-    let mut fields = Fields::new();
-    for (name, value) in trailers {
-        let is_odd = is_request && name.as_str().contains('_');
-        if !is_odd && !is_forbidden_in_trailers(name.as_str().as_bytes()) {
-            fields.push(name.as_str().as_bytes(), value.as_bytes());
-        }
-    }
-    fields
+/// Name and value of each field.
+fn each(fields: &HeaderMap) -> impl Iterator<Item = (&[u8], &[u8])> {
+    fields.iter().map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()))
 }
 
 /// Trailer fields for the library; those it cannot take are left out.
@@ -276,11 +118,6 @@ impl H2Body {
         body
     }
 
-    /// The tunnel is open.
-    pub fn begin_tunnel(&mut self) {
-        self.done &= !std::mem::take(&mut self.awaits_tunnel);
-    }
-
     /// Why the message is malformed, if it is: what the library does not see, or dropped.
     pub fn malformed(&self) -> Option<Reason> {
         let stream = self.stream.stream_id().as_u32();
@@ -290,6 +127,12 @@ impl H2Body {
     /// Whether the client has sent all of it and we have taken it.
     pub fn is_finished(&self) -> bool {
         (self.done && !self.awaits_tunnel) || self.stream.is_end_stream()
+    }
+}
+
+impl TunnelBody for H2Body {
+    fn begin_tunnel(&mut self) {
+        self.done &= !std::mem::take(&mut self.awaits_tunnel);
     }
 }
 
@@ -332,7 +175,7 @@ impl MessageBody for H2Body {
                         return Err(BodyError::Void(code));
                     }
                     self.done = true;
-                    self.trailers = trailers.map(|trailers| trailers_to_fields(&trailers, self.is_request));
+                    self.trailers = trailers.map(|trailers| cut_trailers(each(&trailers), self.is_request));
                 }
             }
         }
@@ -406,16 +249,6 @@ impl H2Answer {
             decoration: None,
             throttles: Throttles::default(),
         }
-    }
-
-    /// The client may rest for as long as its tunnel may. What its connection as a whole has to take is bounded as before.
-    pub fn begin_tunnel(&mut self, idle: Duration) {
-        self.watch = Watch::new(Pace { idle, min_rate: 0 });
-    }
-
-    /// Whether all that the streams of its connection have handed over is written. A reset drops what is not.
-    pub fn has_gone_on(&self) -> bool {
-        self.sending.outbox.is_empty()
     }
 
     /// Ends the stream early.
@@ -511,6 +344,18 @@ pub async fn send_data(stream: &mut SendStream<Bytes>, mut piece: Bytes, is_last
 /// A failure of the library as one of the connection.
 pub fn broken(error: h2::Error) -> Broken {
     Broken::Socket(std::io::Error::new(std::io::ErrorKind::BrokenPipe, error))
+}
+
+impl TunnelSink for H2Answer {
+    /// What its connection as a whole has to take is bounded as before.
+    fn begin_tunnel(&mut self, idle: Duration) {
+        self.watch = Watch::new(Pace { idle, min_rate: 0 });
+    }
+
+    /// That of all streams of its connection.
+    fn has_gone_on(&self) -> bool {
+        self.sending.outbox.is_empty()
+    }
 }
 
 impl ResponseSink for H2Answer {

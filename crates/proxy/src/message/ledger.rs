@@ -199,6 +199,7 @@ impl Ledger {
                 Version::H10 => "HTTP/1.0",
                 Version::H11 => "HTTP/1.1",
                 Version::H2 => "HTTP/2",
+                Version::H3 => "HTTP/3",
             },
             host: &head.authority,
             target: &head.target,

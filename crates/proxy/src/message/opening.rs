@@ -1,9 +1,8 @@
-//! WebSockets over HTTP/2 (RFC 8441): an extended CONNECT becomes the upgrade of HTTP/1.1 that it stands for as soon as it is read, so that routes,
+//! WebSockets over HTTP/2 and HTTP/3 (RFC 8441, RFC 9220): an extended CONNECT becomes the upgrade of HTTP/1.1 that it stands for as soon as it is read, so that routes,
 //! policies, contracts and upstreams see one kind of WebSocket.
 //!
 //! Owns that translation, and the proof that a server has granted the upgrade (RFC 6455 §4.2.2). Does not decide who may open a WebSocket.
 
-use h2::ext::Protocol;
 use reason::Reason;
 use tls::crypto::digest::sha1;
 use wire::http::{HeadError, Method, RequestHead, ResponseHead};
@@ -16,18 +15,18 @@ const WEBSOCKET: &str = "websocket";
 /// What a server puts behind the key that it was sent (RFC 6455 §1.3).
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// Names of the fields in which both sides show that they speak of the same handshake. HTTP/2 has none of them (RFC 8441 §5).
+/// Names of the fields in which both sides show that they speak of the same handshake. HTTP/2 and HTTP/3 have none of them (RFC 8441 §5).
 const KEY: &str = "sec-websocket-key";
 const ACCEPT: &str = "sec-websocket-accept";
 
-/// Whether a request asks for a WebSocket on its stream.
+/// Whether a request with this `:protocol` asks for a WebSocket on its stream.
 ///
 /// # Errors
 /// It asks for another protocol: 501 (RFC 9220 §3).
-pub fn is_asked_for(message: &http::request::Parts) -> Result<bool, HeadError> {
-    match message.extensions.get::<Protocol>() {
+pub fn is_asked_for(protocol: Option<&[u8]>) -> Result<bool, HeadError> {
+    match protocol {
         None => Ok(false),
-        Some(protocol) if protocol.as_str() == WEBSOCKET => Ok(true),
+        Some(protocol) if protocol == WEBSOCKET.as_bytes() => Ok(true),
         Some(_) => Err(HeadError::of(Reason::ConnectProtocolUnknown)),
     }
 }

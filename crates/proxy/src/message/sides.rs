@@ -64,6 +64,21 @@ pub trait BodySink {
     async fn finish(&mut self, before: &[u8], piece: &[u8], trailers: Option<&Fields>) -> Result<(), Broken>;
 }
 
+/// A body whose stream may become a tunnel.
+pub trait TunnelBody: MessageBody {
+    /// The tunnel is open: what comes next is for it.
+    fn begin_tunnel(&mut self);
+}
+
+/// A response whose stream may become a tunnel.
+pub trait TunnelSink: ResponseSink {
+    /// The client may rest for as long as its tunnel may.
+    fn begin_tunnel(&mut self, idle: Duration);
+
+    /// Whether all that was handed over is written, which a reset would drop.
+    fn has_gone_on(&self) -> bool;
+}
+
 /// The answer to a request as it is written: begin, fields, finish the head, pieces, end.
 ///
 /// Whatever is sent is bounded by how slowly the client may take it: that fails with `TimedOut`.

@@ -19,6 +19,8 @@ pub enum Version {
     H11,
     /// HTTP/2.
     H2,
+    /// HTTP/3.
+    H3,
 }
 
 /// A request method (RFC 9110 §9, RFC 5789). Case-sensitive.
@@ -143,9 +145,9 @@ pub struct RequestHead {
 }
 
 impl RequestHead {
-    /// Whether it came as an extended CONNECT (RFC 8441), which is an upgrade on a stream: there is no other one over HTTP/2.
+    /// Whether it came as an extended CONNECT (RFC 8441, RFC 9220), which is an upgrade on a stream: there is no other one over HTTP/2 and HTTP/3.
     pub fn is_extended_connect(&self) -> bool {
-        self.version == Version::H2 && self.upgrade.is_some()
+        matches!(self.version, Version::H2 | Version::H3) && self.upgrade.is_some()
     }
 
     /// Back to the default, keeping buffers.

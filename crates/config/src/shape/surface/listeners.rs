@@ -70,8 +70,10 @@ settings! {
     pub struct ListenerOptions, LISTENER_OPTIONS_ROWS {
         half_close: HalfClose = Shape::Choice(HalfClose::WORDS), "abort",
             "HTTP/1 clients that close their sending direction while they wait for the response. `abort`: treat it as a disconnect and abort the request. `serve`: send the response, the client may still read.";
+        http3: bool = Shape::Bool, "false",
+            "Serve HTTP/3 (QUIC), too: on UDP at the same addresses, under the same certificates, routes and limits. Needs `tls`, and UDP open in firewalls.";
         websocket_over_http2: bool = Shape::Bool, "true",
-            "Announce to HTTP/2 clients that WebSockets may be opened on a stream of their connection (RFC 8441), where `upgrades` of a route allows them. `false`: clients that know HTTP/1.1 open a connection of their own for each.";
+            "Announce to HTTP/2 and HTTP/3 clients that WebSockets may be opened on a stream of their connection (RFC 8441, RFC 9220), where `upgrades` of a route allows them. `false`: clients that know HTTP/1.1 open a connection of their own for each.";
         limits: Option<ListenerLimits> = Shape::Object(&LISTENER_LIMITS), "(those of the process)",
             "Limits of this listener that go before those of the process.";
     }
@@ -101,7 +103,7 @@ settings! {
         max_requests_per_connection: Option<u64> = Shape::Int(1, u64::MAX >> 11), "(`limits.max_requests_per_connection`)",
             "Requests on one connection, after which it is closed gracefully.";
         h2_max_streams: Option<u32> = Shape::Int(1, 10_000), "(`limits.h2_max_streams`)",
-            "Concurrent HTTP/2 streams on one connection.";
+            "Concurrent HTTP/2 or HTTP/3 streams on one connection.";
     }
 }
 

@@ -1,0 +1,244 @@
+//! QUIC on one socket of a listener (RFC 9000): who may connect, what became of their handshakes, and the connections that `http::h3` serves.
+
+use std::cell::{Cell, OnceCell};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use config::limits::Limits;
+use config::{ListenerConfig, Place};
+use net::{UdpListener, in_place};
+use quic::{Attempt, Connection, Decision, Event, Failure, FailureCause, Hub, Settings};
+use reason::Reason;
+use telemetry::OncePerSecond;
+use tls::{Alert, Choice, Chooser};
+use tokio::sync::Notify;
+use wire::client_hello::ClientHello;
+use wire::http::http3::Code;
+
+use crate::certificates::TlsFront;
+use crate::client;
+use crate::conn::accepted::Opened;
+use crate::connection::{Conn, ConnTls, ended_before};
+use crate::handshake;
+use crate::http::h3;
+use crate::policies::ConnectionMeters;
+use crate::worker::{Listening, Worker};
+
+/// Connections without a packet for this long end. Each takes memory, and a client that comes back has a ticket.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// Streams that a client may open for itself: its control stream, two of QPACK, and one for what is not known here.
+const CLIENT_STREAMS: u32 = 4;
+
+/// Bytes a client may send ahead of us on one stream, and on one connection.
+const STREAM_WINDOW: u32 = 256 * 1024;
+const CONNECTION_WINDOW: u32 = 1024 * 1024;
+
+/// Bytes that a connection may hold for its client.
+const SEND_BUFFER: u32 = 256 * 1024;
+
+/// Handshakes of one worker under way from which on clients must prove their address first, and from which on nobody new is heard.
+const HANDSHAKES_BEFORE_RETRY: usize = 100;
+const MAX_HANDSHAKES: usize = 1000;
+
+/// How long what is open may take to say its farewell to another process that reads the socket.
+const FAREWELL: Duration = Duration::from_millis(100);
+
+/// Between two looks at whether all connections of a closed listener have ended.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Pause after a socket could not be read.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Names and rules of a listener, for clients that speak HTTP/3 and nothing else.
+struct ForHttp3 {
+    front: Arc<TlsFront>,
+    alpn: Arc<[Vec<u8>]>,
+}
+
+impl Chooser for ForHttp3 {
+    fn choose(&self, hello: &ClientHello<'_>) -> Result<Choice, Alert> {
+        let choice = self.front.choose(hello)?;
+        Ok(Choice { alpn: Arc::clone(&self.alpn), ..choice })
+    }
+
+    fn asks_for_certificates(&self) -> bool {
+        self.front.asks_for_certificates()
+    }
+
+    fn wants_fingerprint(&self) -> bool {
+        self.front.wants_fingerprint()
+    }
+}
+
+/// What is known of a connection while it shakes hands.
+struct Opening {
+    listener: Arc<ListenerConfig>,
+    front: Arc<TlsFront>,
+    counted: Opened,
+    local: SocketAddr,
+    at: (SystemTime, Instant),
+}
+
+/// Serves one socket until it is closed or the worker drains, and its connections have ended.
+pub async fn serve(listener: UdpListener, place: Place<SocketAddr>, worker: Rc<Worker>, closing: Rc<Notify>) {
+    let _counted = Listening::new(&worker.shared);
+    let mut generation = worker.pin();
+    let settings =
+        settings(generation.quic_listener(&place).map(|listener| generation.config.limits_at(&listener.name)));
+    let mut hub = Hub::new(listener, Arc::clone(&worker.shared.acceptor), &worker.shared.quic_secrets, settings);
+    let alpn: Arc<[Vec<u8>]> = Arc::from([b"h3".to_vec()]);
+    let mut is_closing = false;
+    loop {
+        let mut admit = |attempt: Attempt| admit(attempt, (&place, &alpn), &worker);
+        tokio::select! {
+            biased;
+            () = closing.notified(), if !is_closing => is_closing = true,
+            () = worker.closed(), if !is_closing => is_closing = true,
+            () = tokio::time::sleep(LOOK), if is_closing => {}
+            event = hub.next(&mut admit) => match event {
+                Ok(Event::Accepted(connection, opening)) => begin(connection, opening, &worker),
+                Ok(Event::Failed(failure, opening)) => failed(&failure, opening, &worker),
+                Err(error) => {
+                    static COMPLAINT: OncePerSecond = OncePerSecond::new();
+                    if COMPLAINT.allow().is_some() {
+                        tracing::warn!(bind = %place.address, %error, "cannot receive datagrams; trying again");
+                    }
+                    tokio::time::sleep(PAUSE).await;
+                }
+            },
+        }
+        if is_closing {
+            hub.refuse_new();
+            if hub.connections() == 0 {
+                return;
+            }
+            if worker.is_handed_over() {
+                // Two processes cannot read one socket: what is open says farewell.
+                let mut refuse = |_| Decision::Ignore;
+                let _ = tokio::time::timeout(FAREWELL, async { while hub.next(&mut refuse).await.is_ok() {} }).await;
+                return;
+            }
+        }
+        let newest = worker.pin();
+        if !Rc::ptr_eq(&newest, &generation)
+            && let Some(listener) = newest.quic_listener(&place)
+        {
+            hub.set(self::settings(Some(newest.config.limits_at(&listener.name))));
+            generation = newest;
+        }
+    }
+}
+
+fn settings(limits: Option<&Limits>) -> Settings {
+    let defaults = Limits::default();
+    let limits = limits.unwrap_or(&defaults);
+    Settings {
+        idle_timeout: IDLE.min(limits.keep_alive_timeout),
+        handshake_timeout: limits.handshake_timeout,
+        max_bi_streams: limits.h2_max_streams,
+        max_uni_streams: CLIENT_STREAMS,
+        stream_window: STREAM_WINDOW,
+        connection_window: CONNECTION_WINDOW,
+        send_buffer: SEND_BUFFER,
+        handshakes_before_retry: HANDSHAKES_BEFORE_RETRY,
+        max_handshakes: MAX_HANDSHAKES,
+        abandoned: Code::INTERNAL_ERROR.0,
+    }
+}
+
+/// Whether somebody may shake hands. The same bounds hold as for those who come by TCP, and count both.
+fn admit(
+    attempt: Attempt,
+    (place, alpn): (&Place<SocketAddr>, &Arc<[Vec<u8>]>),
+    worker: &Rc<Worker>,
+) -> Decision<Opening> {
+    let generation = worker.pin();
+    let Some(listener) = generation.quic_listener(place) else { return Decision::Refuse };
+    let Some(front) = generation.front(&listener.name) else { return Decision::Refuse };
+    let limits = &generation.config.limits;
+    if worker.shared.admission.is_full(limits.max_connections) {
+        return Decision::Refuse;
+    }
+    worker.report.connection_opened(&listener.name);
+    let is_proxy = generation.trusts(Some(attempt.remote.ip()));
+    let counted = Some(attempt.remote).filter(|_| !is_proxy);
+    let at = (SystemTime::now(), Instant::now());
+    match worker.shared.admission.admit(counted, limits.max_connections_per_client) {
+        Some(admitted) => {
+            let counted = Opened::new(Rc::clone(worker), Arc::clone(listener), Some(attempt.remote), admitted);
+            let opening =
+                Opening { listener: Arc::clone(listener), front: Arc::clone(front), counted, local: attempt.local, at };
+            let chooser = ForHttp3 { front: Arc::clone(front), alpn: Arc::clone(alpn) };
+            Decision::Accept(Arc::new(chooser), opening)
+        }
+        None => {
+            let conn = conn(listener, attempt.remote, attempt.local, at, None);
+            ended_before(&conn, &worker.report, "accept", Reason::TooManyConnectionsFromClient, "");
+            worker.report.connection_closed(&listener.name, Some(attempt.remote), 0, 0);
+            Decision::Refuse
+        }
+    }
+}
+
+fn conn(
+    listener: &Arc<ListenerConfig>,
+    remote: SocketAddr,
+    local: SocketAddr,
+    accepted_at: (SystemTime, Instant),
+    tls: Option<ConnTls>,
+) -> Conn {
+    Conn {
+        listener: Arc::clone(listener),
+        client: Some(remote),
+        reported: None,
+        bound_port: local.port(),
+        local_port: local.port(),
+        tls,
+        accepted_at,
+        validation_memory: Cell::new(0),
+        meters: ConnectionMeters::default(),
+        places: OnceCell::new(),
+        onward: OnceCell::new(),
+        texts: OnceCell::new(),
+    }
+}
+
+/// Serves a connection whose handshake is done. The client is who it was then, wherever it goes with the connection.
+fn begin(connection: Connection, opening: Opening, worker: &Rc<Worker>) {
+    let Opening { listener, front, mut counted, local, at } = opening;
+    let info = connection.tls().clone();
+    worker.report.handshake(&listener.name, &info, at.1.elapsed());
+    let rule = Arc::clone(front.rule(info.server_name.as_deref()));
+    let is_allowed = client::is_allowed(&rule, info.peer.as_deref());
+    let conn = conn(&listener, connection.remote_address(), local, at, Some(ConnTls { info, rule }));
+    if !is_allowed {
+        ended_before(&conn, &worker.report, "tls_handshake", Reason::ClientCertificateNotAllowed, "");
+        return connection.close(Code::REQUEST_REJECTED.0, b"the certificate is not allowed");
+    }
+    counted.carried_by_quic(&connection);
+    let (conn, worker) = (Rc::new(conn), Rc::clone(worker));
+    tokio::task::spawn_local(in_place(|| run(connection, counted, conn, worker)));
+}
+
+/// Serves a connection to its end, and counts it until then.
+async fn run(connection: Connection, _counted: Opened, conn: Rc<Conn>, worker: Rc<Worker>) {
+    h3::serve(connection, Rc::clone(&conn), Rc::clone(&worker)).await;
+    if let Some(bound) = conn.onward.get() {
+        worker.pools.unbind(bound.binding);
+    }
+}
+
+/// Logs a handshake that came to nothing.
+fn failed(failure: &Failure, opening: Opening, worker: &Worker) {
+    let conn = conn(&opening.listener, failure.remote, opening.local, opening.at, None);
+    let (reason, detail) = match &failure.cause {
+        FailureCause::Tls(error) => handshake::classify_tls(error),
+        FailureCause::RemoteKey => (Reason::TlsRejected, "the private key is on a key server".to_owned()),
+        FailureCause::TimedOut => (Reason::TlsHandshakeTimeout, String::new()),
+        FailureCause::Lost(_) => (Reason::TlsHandshakeAbandoned, String::new()),
+    };
+    ended_before(&conn, &worker.report, "tls_handshake", reason, &detail);
+}

@@ -1,0 +1,332 @@
+//! A response as it is written on a stream of HTTP/3 (RFC 9114 §4.1): interim heads, a head, content, trailers.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use net::pace::{Pace, Watch};
+use quic::{SendStream, WriteError};
+use reason::Reason;
+use transport::{Broken, buffer, recycle};
+use wire::http::fields::{is_field_value, is_token};
+use wire::http::http3::Code;
+use wire::http::http3::frame::{DATA, FrameHead, HEADERS};
+use wire::http::qpack::{begin_section, write_field, write_status};
+use wire::http::{BodyFraming, Fields, Method, RequestHead, ResponseHead};
+
+use crate::message::forwarding::interim_fields;
+use crate::message::h3::Shared;
+use crate::message::opening;
+use crate::message::sides::{ResponseSink, TunnelSink};
+use crate::policies::Throttles;
+use crate::policies::cors::Decoration;
+
+/// The most that is joined with the head of its frame, to be handed over at once.
+const MOST_JOINED: usize = 4 * 1024;
+
+/// Where a response stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// The head is not out.
+    Head,
+    /// Body bytes may go out.
+    Body,
+    /// All is said.
+    Ended,
+}
+
+/// Writes a response on one stream.
+pub struct H3Answer {
+    stream: SendStream,
+    shared: Rc<Shared>,
+    stage: Stage,
+    /// The field section of the head.
+    section: Vec<u8>,
+    /// Frames, or their beginnings, that were not handed over.
+    out: Vec<u8>,
+    pace: Pace,
+    /// Watches the client while it takes nothing.
+    watch: Watch,
+    status: u16,
+    is_head_request: bool,
+    /// The request is an extended CONNECT.
+    is_connect: bool,
+    /// Body bytes still to come where that is known.
+    rest: Option<u64>,
+    /// Fields that the final response bears.
+    decoration: Option<Box<Decoration>>,
+    /// How fast the body may go.
+    throttles: Throttles,
+}
+
+impl H3Answer {
+    /// The answer of a stream just opened, to a request that is not read yet.
+    pub fn new(stream: SendStream, shared: Rc<Shared>, pace: Pace) -> H3Answer {
+        H3Answer {
+            stream,
+            shared,
+            stage: Stage::Head,
+            section: buffer(),
+            out: buffer(),
+            pace,
+            watch: Watch::new(pace),
+            status: 0,
+            is_head_request: false,
+            is_connect: false,
+            rest: None,
+            decoration: None,
+            throttles: Throttles::default(),
+        }
+    }
+
+    /// The head of the request, as far as it was read.
+    pub fn responds_to(&mut self, head: &RequestHead) {
+        self.is_head_request = head.method == Method::Head;
+        self.is_connect = head.is_extended_connect();
+    }
+
+    /// Ends the stream early.
+    pub fn reset(&mut self, code: Code) {
+        if self.stage != Stage::Ended {
+            self.stage = Stage::Ended;
+            self.stream.reset(code.0);
+        }
+    }
+
+    /// Hands over the frames that wait, and behind them `piece`.
+    async fn hand_over(&mut self, mut piece: &[u8]) -> Result<(), Broken> {
+        let H3Answer { stream, watch, out, .. } = self;
+        while !out.is_empty() {
+            let taken = poll_fn(|context| poll_write(stream, watch, out, context)).await.map_err(Broken::Socket)?;
+            // Whoever gives up in between goes on from there.
+            out.drain(..taken);
+        }
+        while !piece.is_empty() {
+            let taken = poll_fn(|context| poll_write(stream, watch, piece, context)).await.map_err(Broken::Socket)?;
+            piece = piece.get(taken..).unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    /// Puts the head in front of what is handed over next.
+    fn frame_head(&mut self) {
+        if self.stage == Stage::Head {
+            FrameHead { kind: HEADERS, length: self.section.len() as u64 }.write(&mut self.out);
+            self.out.extend_from_slice(&self.section);
+            self.stage = Stage::Body;
+            self.shared.floods.sent_message();
+        }
+    }
+
+    fn finish(&mut self) {
+        self.stage = Stage::Ended;
+        self.stream.finish();
+    }
+
+    /// Both were checked when they were parsed, or when they were loaded; what HTTP/3 cannot carry is left out.
+    fn put(section: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+        if is_token(name) && is_field_value(value) {
+            write_field(name, value, section);
+        }
+    }
+}
+
+impl Drop for H3Answer {
+    fn drop(&mut self) {
+        recycle(std::mem::take(&mut self.section));
+        recycle(std::mem::take(&mut self.out));
+    }
+}
+
+/// Has some bytes taken. A client that takes none for too long, or too few, is given up.
+fn poll_write(
+    stream: &mut SendStream,
+    watch: &mut Watch,
+    bytes: &[u8],
+    context: &mut Context<'_>,
+) -> Poll<io::Result<usize>> {
+    match stream.poll_write(bytes, context) {
+        Poll::Ready(Ok(taken)) => {
+            watch.moved(taken);
+            Poll::Ready(Ok(taken))
+        }
+        Poll::Ready(Err(WriteError::Stopped(_) | WriteError::Ended | WriteError::Lost(_))) => {
+            Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()))
+        }
+        Poll::Pending => watch.poll_too_slow(context).map(|()| Err(io::ErrorKind::TimedOut.into())),
+    }
+}
+
+impl TunnelSink for H3Answer {
+    fn begin_tunnel(&mut self, idle: Duration) {
+        self.watch = Watch::new(Pace { idle, min_rate: 0 });
+    }
+
+    /// What the stream has taken nobody waits for: a reset drops what of it is not sent.
+    fn has_gone_on(&self) -> bool {
+        true
+    }
+}
+
+impl ResponseSink for H3Answer {
+    fn pace(&mut self, pace: Pace) {
+        if self.pace != pace {
+            self.pace = pace;
+            self.watch = Watch::new(pace);
+        }
+    }
+
+    fn throttle(&mut self, throttles: &Throttles) {
+        self.throttles = throttles.clone();
+    }
+
+    fn throttles(&self) -> Option<&Throttles> {
+        Some(&self.throttles)
+    }
+
+    fn takes_interim(&self) -> bool {
+        true
+    }
+
+    fn be_last(&mut self) {}
+
+    async fn interim(&mut self, head: &ResponseHead) -> Result<(), Broken> {
+        if self.stage != Stage::Head {
+            return Ok(());
+        }
+        let mut section = buffer();
+        begin_section(&mut section);
+        write_status(head.status, &mut section);
+        interim_fields(head, |name, value| H3Answer::put(&mut section, name, value));
+        FrameHead { kind: HEADERS, length: section.len() as u64 }.write(&mut self.out);
+        self.out.extend_from_slice(&section);
+        recycle(section);
+        self.hand_over(&[]).await
+    }
+
+    fn decorate(&mut self, decoration: Decoration) {
+        self.decoration.get_or_insert_default().add(decoration);
+    }
+
+    fn begin(&mut self, status: u16) {
+        // On a stream the status alone says that the tunnel is open (RFC 8441 §5.1, RFC 9220 §3).
+        self.status = if status == 101 && self.is_connect { 200 } else { status };
+        self.section.clear();
+        begin_section(&mut self.section);
+        write_status(self.status, &mut self.section);
+    }
+
+    fn field(&mut self, name: &[u8], value: &[u8]) {
+        let is_dropped = self.is_connect && opening::is_of_upgrade(name);
+        if is_dropped || self.decoration.as_ref().is_some_and(|decoration| decoration.replaces(name)) {
+            return;
+        }
+        H3Answer::put(&mut self.section, name, value);
+    }
+
+    fn finish_head(&mut self, framing: BodyFraming, declared_length: Option<&[u8]>) {
+        if let Some(decoration) = &self.decoration {
+            for (name, value) in decoration.fields() {
+                H3Answer::put(&mut self.section, name, value);
+            }
+        }
+        let is_bodiless = self.is_head_request || matches!(self.status, 204 | 304) || framing == BodyFraming::None;
+        self.rest = match framing {
+            _ if is_bodiless => Some(0),
+            BodyFraming::Length(length) => Some(length),
+            _ => None,
+        };
+        if let Some(length) = declared_length {
+            self.field(b"content-length", length);
+        } else if let BodyFraming::Length(length) = framing {
+            let length = wire::short_text::ShortText::of_number(length);
+            H3Answer::put(&mut self.section, b"content-length", length.as_bytes());
+        }
+    }
+
+    fn switch(&mut self, _protocol: &[u8]) {
+        self.finish_head(BodyFraming::Chunked, None);
+    }
+
+    async fn flush(&mut self) -> Result<(), Broken> {
+        if self.stage == Stage::Head {
+            self.frame_head();
+            self.hand_over(&[]).await?;
+            if self.rest == Some(0) {
+                self.finish();
+            }
+        }
+        Ok(())
+    }
+
+    fn has_capacity(&mut self, _bytes: usize) -> bool {
+        // While it waits it keeps nothing from other streams.
+        self.throttles.down().is_none()
+    }
+
+    async fn piece_now(&mut self, piece: &[u8]) -> Result<(), Broken> {
+        self.frame_head();
+        if self.stage == Stage::Ended || piece.is_empty() {
+            return Ok(());
+        }
+        self.rest = self.rest.map(|rest| rest.saturating_sub(piece.len() as u64));
+        FrameHead { kind: DATA, length: piece.len() as u64 }.write(&mut self.out);
+        if piece.len() <= MOST_JOINED {
+            self.out.extend_from_slice(piece);
+            self.hand_over(&[]).await?;
+        } else {
+            self.hand_over(piece).await?;
+        }
+        self.shared.floods.sent_message();
+        if self.rest == Some(0) {
+            self.finish();
+        }
+        Ok(())
+    }
+
+    async fn end(&mut self, trailers: Option<&Fields>) -> Result<(), Broken> {
+        if self.stage == Stage::Ended {
+            return Ok(());
+        }
+        self.frame_head();
+        if let Some(trailers) = trailers {
+            self.section.clear();
+            begin_section(&mut self.section);
+            trailers.iter().for_each(|(name, value)| H3Answer::put(&mut self.section, name, value));
+            FrameHead { kind: HEADERS, length: self.section.len() as u64 }.write(&mut self.out);
+            self.out.extend_from_slice(&self.section);
+        }
+        self.hand_over(&[]).await?;
+        self.finish();
+        Ok(())
+    }
+
+    async fn last(&mut self, piece: &[u8], trailers: Option<&Fields>) -> Result<(), Broken> {
+        if trailers.is_none() && !piece.is_empty() {
+            // The end goes with the last bytes.
+            self.rest = Some(piece.len() as u64);
+        }
+        if !piece.is_empty() {
+            self.piece(piece).await?;
+        }
+        self.end(trailers).await
+    }
+
+    fn has_begun(&self) -> bool {
+        self.stage != Stage::Head
+    }
+
+    fn reached(&self) -> Option<SocketAddr> {
+        Some(self.shared.quic.local_address())
+    }
+
+    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<Reason> {
+        if self.stage == Stage::Ended {
+            return Poll::Pending;
+        }
+        self.stream.poll_stopped(context).map(|_| Reason::ClientDisconnected)
+    }
+}
