@@ -17,6 +17,7 @@ pub fn warnings<'a>(config: &'a Config, front: impl Fn(&str) -> Option<&'a TlsFr
     for listener in &config.listeners {
         let Some((tls, front)) = listener.tls.as_ref().zip(front(&listener.name)) else { continue };
         texts.extend(unreachable_suites(listener, tls));
+        texts.extend(keys_without_http3(listener, front));
         texts.extend(hosts_without_certificate(config, listener, tls, front));
     }
     texts
@@ -83,6 +84,18 @@ fn unreached_challenges(config: &Config) -> Vec<String> {
         )
     };
     unreached.map(text).collect()
+}
+
+/// HTTP/3 where private keys are on a key server, for which its handshakes cannot wait.
+fn keys_without_http3(listener: &ListenerConfig, front: &TlsFront) -> Option<String> {
+    let is_idle = listener.options.http3 && front.key_group().is_some();
+    is_idle.then(|| {
+        format!(
+            "listener `{}`: its certificates without a private key are not served over HTTP/3, whose handshakes cannot wait for a key server, and responses do \
+             not announce it; clients stay with HTTP/2",
+            listener.name
+        )
+    })
 }
 
 /// A policy for old clients, and a version that none of them speaks.

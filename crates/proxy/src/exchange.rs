@@ -83,6 +83,9 @@ pub async fn run<B: MessageBody, A: ResponseSink>(
     if let Some(access) = context.generation.config.log.access.as_ref().filter(|access| !access.fields.is_empty()) {
         exchange.ledger.add_fields(&access.fields, context.is_secure(exchange.head));
     }
+    if context.offers_http3(exchange.head) {
+        exchange.sink.decorate(Decoration::of_http3(context.conn.bound_port));
+    }
     let outcome = serve(&mut exchange).await;
     let Exchange { head, body, sink, ledger, .. } = exchange;
     match outcome {

@@ -200,6 +200,17 @@ impl Generation {
         self.quic_listeners.get(place)
     }
 
+    /// Whether any listener serves HTTP/3.
+    pub fn serves_http3(&self) -> bool {
+        !self.quic_listeners.is_empty()
+    }
+
+    /// Whether responses of a listener say that it serves HTTP/3: not where keys are on a key server, for which handshakes of QUIC cannot wait.
+    pub fn announces_http3(&self, listener: &str) -> bool {
+        self.quic_listeners.values().any(|one| one.name == listener)
+            && self.front(listener).is_some_and(|front| front.key_group().is_none())
+    }
+
     /// Names and rules of a TLS listener.
     pub fn front(&self, listener: &str) -> Option<&Arc<TlsFront>> {
         self.fronts.get(listener)

@@ -164,7 +164,10 @@ impl Server {
         let tickets = Arc::new(known.unwrap_or_else(|| tls::TicketKeys::new(TICKET_ROTATION)));
         let failed = |error: &dyn std::fmt::Display| vec![format!("TLS cannot be set up: {error}")];
         let acceptor = Arc::new(tls::Acceptor::new(Arc::clone(&tickets)).map_err(|error| failed(&error))?);
-        let quic_secrets = quic::Secrets::random().map_err(|error| failed(&error))?;
+        let quic_secrets = match state.quic {
+            Some(secrets) => secrets,
+            None => quic::Secrets::random().map_err(|error| failed(&error))?,
+        };
         let shared = Arc::new(Shared {
             generation: Arc::new(ArcSwap::from_pointee(generation)),
             acceptor,
@@ -226,7 +229,13 @@ impl Server {
         let maintenance = ordered.map(|(name, _)| (*name).to_owned()).collect();
         Ok((
             tcp.chain(udp).collect(),
-            State { tickets: Some(self.tickets.secrets()), sticky_key: sticky::key_to_pass(), servers, maintenance },
+            State {
+                tickets: Some(self.tickets.secrets()),
+                sticky_key: sticky::key_to_pass(),
+                quic: generation.serves_http3().then(|| self.shared.quic_secrets.clone()),
+                servers,
+                maintenance,
+            },
         ))
     }
 

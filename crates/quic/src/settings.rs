@@ -82,6 +82,20 @@ impl Secrets {
     pub fn random() -> Result<Secrets, tls::crypto::Error> {
         Ok(Secrets { reset: random()?, token: random()? })
     }
+
+    /// Those that another process passed.
+    pub fn of_bytes(bytes: &[u8]) -> Option<Secrets> {
+        let (reset, token) = bytes.split_first_chunk()?;
+        Some(Secrets { reset: *reset, token: token.try_into().ok()? })
+    }
+
+    /// For another process.
+    pub fn to_bytes(&self) -> [u8; 64] {
+        let mut bytes = [0; 64];
+        bytes[..32].copy_from_slice(&self.reset);
+        bytes[32..].copy_from_slice(&self.token);
+        bytes
+    }
 }
 
 impl fmt::Debug for Secrets {

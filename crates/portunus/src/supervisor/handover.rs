@@ -166,6 +166,10 @@ fn give(channel: &Channel, sockets: &[Passed], state: State, until: Instant) -> 
     if let Some(key) = state.sticky_key {
         say(&Message::StickyKey(key), &[])?;
     }
+    // Left out where HTTP/3 is not served: programs before this one do not know it.
+    if let Some(secrets) = state.quic {
+        say(&Message::Quic(secrets), &[])?;
+    }
     for some in state.servers.chunks(SERVERS_PER_MESSAGE) {
         say(&Message::Servers(some.to_vec()), &[])?;
     }

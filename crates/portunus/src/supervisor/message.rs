@@ -27,6 +27,8 @@ pub enum Message {
     Tickets(TicketSecrets),
     /// The key of sticky sessions.
     StickyKey([u8; 32]),
+    /// The secrets of QUIC.
+    Quic(quic::Secrets),
     /// Upstream servers and how they fare.
     Servers(Vec<ServerState>),
     /// Policies whose maintenance an operator has switched on.
@@ -51,6 +53,7 @@ impl std::fmt::Debug for Message {
             Message::Sockets(_) => "Sockets",
             Message::Tickets(_) => "Tickets",
             Message::StickyKey(_) => "StickyKey",
+            Message::Quic(_) => "Quic",
             Message::Servers(_) => "Servers",
             Message::End => "End",
             Message::Ready => "Ready",
@@ -155,6 +158,7 @@ impl Message {
             Message::Sockets(sockets) => list(b'S', sockets.iter().map(SocketNote::to_json).collect()),
             Message::Tickets(secrets) => lettered(b'T', secrets.bytes()),
             Message::StickyKey(key) => lettered(b'K', key),
+            Message::Quic(secrets) => lettered(b'Q', &secrets.to_bytes()),
             Message::Servers(servers) => list(b'U', servers.iter().map(server_to_json).collect()),
             Message::Maintenance(policies) => list(b'M', policies.iter().map(|policy| json!(policy)).collect()),
             Message::End => vec![b'E'],
@@ -187,6 +191,7 @@ impl Message {
             }
             (b'T', bytes) => Ok(Message::Tickets(TicketSecrets::new(bytes.to_vec()))),
             (b'K', key) => key.try_into().map(Message::StickyKey).map_err(|_| malformed()),
+            (b'Q', bytes) => quic::Secrets::of_bytes(bytes).map(Message::Quic).ok_or_else(malformed),
             (b'U', _) => {
                 let servers = list()?.iter().map(server_of_json).collect::<Option<_>>();
                 servers.map(Message::Servers).ok_or_else(malformed)

@@ -69,6 +69,7 @@ impl Predecessor {
                 }
                 Message::Tickets(secrets) if is_greeted => state.tickets = Some(secrets),
                 Message::StickyKey(key) if is_greeted => state.sticky_key = Some(key),
+                Message::Quic(secrets) if is_greeted => state.quic = Some(secrets),
                 Message::Servers(servers) if is_greeted => state.servers.extend(servers),
                 Message::Maintenance(policies) if is_greeted => state.maintenance.extend(policies),
                 Message::End if is_greeted => return Ok(Inheritance { sockets: Inherited::of(sockets), state }),

@@ -19,6 +19,7 @@ mod trial;
 mod websocket;
 
 mod access;
+mod alternative;
 mod authority;
 mod bandwidth;
 mod blocked_websockets;

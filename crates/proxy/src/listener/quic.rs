@@ -149,7 +149,8 @@ fn settings(limits: Option<&Limits>) -> Settings {
     }
 }
 
-/// Whether somebody may shake hands. The same bounds hold as for those who come by TCP, and count both.
+/// Whether somebody may shake hands. The bounds of the process hold as for those who come by TCP; a client is counted as such once the handshake has shown
+/// that its address is its own, or anybody could use up what another one may have.
 fn admit(
     attempt: Attempt,
     (place, alpn): (&Place<SocketAddr>, &Arc<[Vec<u8>]>),
@@ -158,29 +159,25 @@ fn admit(
     let generation = worker.pin();
     let Some(listener) = generation.quic_listener(place) else { return Decision::Refuse };
     let Some(front) = generation.front(&listener.name) else { return Decision::Refuse };
-    let limits = &generation.config.limits;
-    if worker.shared.admission.is_full(limits.max_connections) {
+    if worker.shared.admission.is_full(generation.config.limits.max_connections) {
         return Decision::Refuse;
     }
+    let Some(admitted) = worker.shared.admission.admit(None, 0) else { return Decision::Refuse };
     worker.report.connection_opened(&listener.name);
-    let is_proxy = generation.trusts(Some(attempt.remote.ip()));
-    let counted = Some(attempt.remote).filter(|_| !is_proxy);
+    let counted = Opened::new(Rc::clone(worker), Arc::clone(listener), Some(attempt.remote), admitted);
     let at = (SystemTime::now(), Instant::now());
-    match worker.shared.admission.admit(counted, limits.max_connections_per_client) {
-        Some(admitted) => {
-            let counted = Opened::new(Rc::clone(worker), Arc::clone(listener), Some(attempt.remote), admitted);
-            let opening =
-                Opening { listener: Arc::clone(listener), front: Arc::clone(front), counted, local: attempt.local, at };
-            let chooser = ForHttp3 { front: Arc::clone(front), alpn: Arc::clone(alpn) };
-            Decision::Accept(Arc::new(chooser), opening)
-        }
-        None => {
-            let conn = conn(listener, attempt.remote, attempt.local, at, None);
-            ended_before(&conn, &worker.report, "accept", Reason::TooManyConnectionsFromClient, "");
-            worker.report.connection_closed(&listener.name, Some(attempt.remote), 0, 0);
-            Decision::Refuse
-        }
-    }
+    let opening =
+        Opening { listener: Arc::clone(listener), front: Arc::clone(front), counted, local: attempt.local, at };
+    let chooser = ForHttp3 { front: Arc::clone(front), alpn: Arc::clone(alpn) };
+    Decision::Accept(Arc::new(chooser), opening)
+}
+
+/// Counts a connection as its client's; false if that one has as many as it may.
+fn count(counted: &mut Opened, client: SocketAddr, worker: &Worker) -> bool {
+    let generation = worker.pin();
+    // A trusted proxy carries many clients on its connections; each of their requests names its own.
+    let is_proxy = generation.trusts(Some(client.ip()));
+    counted.identify(Some(client), is_proxy, generation.config.limits.max_connections_per_client)
 }
 
 fn conn(
@@ -214,11 +211,15 @@ fn begin(connection: Connection, opening: Opening, worker: &Rc<Worker>) {
     let rule = Arc::clone(front.rule(info.server_name.as_deref()));
     let is_allowed = client::is_allowed(&rule, info.peer.as_deref());
     let conn = conn(&listener, connection.remote_address(), local, at, Some(ConnTls { info, rule }));
+    counted.carried_by_quic(&connection);
+    if !count(&mut counted, connection.remote_address(), worker) {
+        ended_before(&conn, &worker.report, "accept", Reason::TooManyConnectionsFromClient, "");
+        return connection.close(Code::EXCESSIVE_LOAD.0, b"too many connections");
+    }
     if !is_allowed {
         ended_before(&conn, &worker.report, "tls_handshake", Reason::ClientCertificateNotAllowed, "");
         return connection.close(Code::REQUEST_REJECTED.0, b"the certificate is not allowed");
     }
-    counted.carried_by_quic(&connection);
     let (conn, worker) = (Rc::new(conn), Rc::clone(worker));
     tokio::task::spawn_local(in_place(|| run(connection, counted, conn, worker)));
 }

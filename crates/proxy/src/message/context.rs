@@ -3,7 +3,7 @@
 use config::limits::Limits;
 use reason::Reason;
 use transport::Broken;
-use wire::http::RequestHead;
+use wire::http::{RequestHead, Version};
 
 use crate::auth::Subject;
 use crate::client::RequestClient;
@@ -106,6 +106,15 @@ impl<'a> Context<'a> {
     pub fn is_secure(&self, head: &RequestHead) -> bool {
         let facts = self.facts();
         facts.secure || is_reported_secure(head, &facts, &self.generation.config.forwarding)
+    }
+
+    /// Whether a response says that HTTP/3 is served here, too: to clients that do not speak it yet, and not while we leave.
+    pub fn offers_http3(&self, head: &RequestHead) -> bool {
+        let listener = &self.conn.listener;
+        listener.options.http3
+            && head.version != Version::H3
+            && !self.worker.is_leaving()
+            && self.generation.announces_http3(&listener.name)
     }
 
     /// What templates of a route may hold of a request.

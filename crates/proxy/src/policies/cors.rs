@@ -1,9 +1,13 @@
 //! Which pages of other origins may use a resource (Fetch, "CORS protocol"): origins as configured, and the fields that say so.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use config::{Cors, OriginPattern};
 use wire::http::{Method, RequestHead};
+
+/// How long a client may believe that HTTP/3 is served.
+const ALTERNATIVE_LASTS: Duration = Duration::from_secs(3600);
 
 /// Fields of a response that policies set, whoever makes it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -11,23 +15,34 @@ pub struct Decoration {
     fields: Vec<(&'static str, Vec<u8>)>,
     /// Only a policy says who may read it.
     is_of_cors: bool,
+    /// Only we say where else we can be reached.
+    names_alternative: bool,
 }
 
 impl Decoration {
     /// Cookies that an authentication service sets.
     pub fn of_cookies(cookies: Vec<Vec<u8>>) -> Decoration {
-        Decoration { fields: cookies.into_iter().map(|cookie| ("Set-Cookie", cookie)).collect(), is_of_cors: false }
+        let fields = cookies.into_iter().map(|cookie| ("Set-Cookie", cookie)).collect();
+        Decoration { fields, ..Decoration::default() }
+    }
+
+    /// That HTTP/3 is served at the same host, on this port (RFC 7838 §3).
+    pub fn of_http3(port: u16) -> Decoration {
+        let value = format!("h3=\":{port}\"; ma={}", ALTERNATIVE_LASTS.as_secs());
+        Decoration { fields: vec![("Alt-Svc", value.into_bytes())], names_alternative: true, ..Decoration::default() }
     }
 
     /// Adds what another policy sets.
     pub fn add(&mut self, other: Decoration) {
         self.fields.extend(other.fields);
         self.is_of_cors |= other.is_of_cors;
+        self.names_alternative |= other.names_alternative;
     }
 
     /// Whether a field of a response gives way to ours.
     pub fn replaces(&self, name: &[u8]) -> bool {
-        self.is_of_cors && name.get(..15).is_some_and(|start| start.eq_ignore_ascii_case(b"access-control-"))
+        (self.is_of_cors && name.get(..15).is_some_and(|start| start.eq_ignore_ascii_case(b"access-control-")))
+            || (self.names_alternative && name.eq_ignore_ascii_case(b"alt-svc"))
     }
 
     /// The fields.
@@ -90,7 +105,7 @@ pub fn decorate(rule: &Cors, head: &RequestHead) -> Decoration {
             fields.push(("Access-Control-Expose-Headers", rule.expose_headers.join(", ").into_bytes()));
         }
     }
-    Decoration { fields, is_of_cors: true }
+    Decoration { fields, is_of_cors: true, ..Decoration::default() }
 }
 
 /// What the response to a preflight says; none if the policy does not allow what is asked for.
@@ -118,7 +133,7 @@ pub fn answer(rule: &Cors, head: &RequestHead, method: &[u8]) -> Option<Decorati
     // Writing to a string cannot fail.
     let _ = write!(age, "{}", rule.max_age.as_secs());
     fields.push(("Access-Control-Max-Age", age.into_bytes()));
-    Some(Decoration { fields, is_of_cors: true })
+    Some(Decoration { fields, is_of_cors: true, ..Decoration::default() })
 }
 
 #[cfg(test)]

@@ -16,6 +16,8 @@ pub struct State {
     pub tickets: Option<TicketSecrets>,
     /// The key of sticky sessions of groups that are given none.
     pub sticky_key: Option<[u8; 32]>,
+    /// The secrets of QUIC, if it is served.
+    pub quic: Option<quic::Secrets>,
     /// Upstream servers of which something is known.
     pub servers: Vec<ServerState>,
     /// Policies whose maintenance an operator has switched on.
