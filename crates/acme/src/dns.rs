@@ -5,6 +5,8 @@ mod program;
 mod propagation;
 mod update;
 
+pub use propagation::{alias_of, records_to_end, resolver, zone_of};
+
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -46,7 +48,7 @@ impl TxtRecord {
     }
 
     /// Its name, without a final dot.
-    fn name(&self) -> String {
+    pub fn name(&self) -> String {
         format!("{PREFIX}{}", self.host)
     }
 }

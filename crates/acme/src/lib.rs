@@ -13,6 +13,7 @@
 pub mod service;
 mod order;
 mod proof;
+pub mod preflight;
 mod authority;
 mod internal;
 mod storage;

@@ -137,6 +137,7 @@ fn translate(arguments: &Arguments) -> Result<(Config, Vec<String>), Vec<String>
         log: LogConfig::default(),
         limits: Limits { keep_alive_timeout: Duration::from_secs(60), ..Limits::default() },
         listener_limits: BTreeMap::new(),
+        ticket_keys: None,
         geoip: config::GeoipConfig::default(),
         environment: config::FromEnvironment::default(),
         sandbox: config::SandboxConfig::default(),

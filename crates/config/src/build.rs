@@ -111,6 +111,7 @@ pub(super) fn build(
     let tokens = build.tokens(root, &policies, &claims_read(&routes, &policies, &log_fields));
     let mut config = Config {
         workers: process::workers(root),
+        ticket_keys: build.ticket_keys(root),
         listeners,
         udp_listeners: build.udp_listeners(root),
         keystores,

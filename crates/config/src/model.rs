@@ -49,6 +49,8 @@ pub use variables::{BodyVariables, Escape, FieldValue, LogField, Template, Templ
 pub struct Config {
     /// Worker threads, each with its own runtime and listeners. At least 1.
     pub workers: usize,
+    /// Where the keys of session tickets are kept over restarts.
+    pub ticket_keys: Option<PathBuf>,
     /// Where connections come in. At least one, or one for UDP.
     pub listeners: Vec<Arc<ListenerConfig>>,
     /// Where datagrams come in.

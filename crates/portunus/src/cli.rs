@@ -60,6 +60,9 @@ pub enum Command {
         /// Say which files, capabilities and system calls the server would keep, and why
         #[arg(long)]
         sandbox: bool,
+        /// Also look whether certificates can be ordered: DNS records of the names, and the ports that authorities connect to. Changes nothing
+        #[arg(long)]
+        online: bool,
     },
     /// Say what differs between two configurations, or a running server's and a file, and which logged requests notice it
     Diff(command::diff::DiffCommand),
@@ -218,7 +221,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Quickstart(command) => command::quickstart::run(command),
         Command::Diff(command) => command::diff::run(&command),
         Command::Explain(command) => command::explain::run(&command),
-        Command::Check { file, strict, sandbox } => command::check::run(&file, strict, sandbox),
+        Command::Check { file, strict, sandbox, online } => command::check::run(&file, strict, sandbox, online),
         Command::As { program, arguments } => run_as(program, arguments),
         Command::Import { program, arguments } => import(program, &arguments),
         Command::Schema => print_with(|out| writeln!(out, "{:#}", config::json_schema())),

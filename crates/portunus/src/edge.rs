@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use config::{AdminConfig, Config, Reloaded, SandboxMode};
 use net::Inherited;
-use proxy::background::{documents, key_sets, rates, switches, upkeep};
+use proxy::background::{documents, key_sets, rates, switches, tickets, upkeep};
 use proxy::passport::self_test;
 use proxy::server::{Server, Source, State};
 use telemetry::{Diagnostics, Reporter, Snapshot};
@@ -28,8 +28,8 @@ const LOG_DEADLINE: Duration = Duration::from_secs(2);
 pub struct Edge {
     server: Server,
     reporter: Arc<Reporter>,
-    /// The task that orders certificates.
-    orders: OnceLock<AbortHandle>,
+    /// The task that writes files for whoever comes next: it orders certificates, and keeps the keys of tickets.
+    writing: OnceLock<AbortHandle>,
     /// Those of the last reload; none if it became active.
     problems: Mutex<Vec<String>>,
     began: Instant,
@@ -61,8 +61,10 @@ pub fn run<T>(config: Config, source: Source, origin: Origin, observe: impl FnOn
         tokio::task::spawn_local(rates::run(Arc::clone(shared)));
         tokio::task::spawn_local(documents::run(Arc::clone(shared)));
         let orders = acme::run(Arc::clone(&shared.generation), Arc::clone(&edge.reporter));
+        let tickets = tickets::run(Arc::clone(shared), Arc::clone(edge.server.tickets()));
+        let writing = async { tokio::join!(orders, tickets) };
         // It is set once.
-        let _ = edge.orders.set(tokio::task::spawn_local(orders).abort_handle());
+        let _ = edge.writing.set(tokio::task::spawn_local(writing).abort_handle());
         observe(&edge.reporter)
     })
 }
@@ -79,7 +81,7 @@ impl Edge {
         let reporter = Reporter::start(&config.log, config.workers);
         let reporter = reporter.map_err(|error| vec![format!("access log: {error}")])?;
         let server = Server::prepare(config, source, Arc::clone(&reporter), descriptors, (inherited, state))?;
-        Ok(Edge { server, reporter, orders: OnceLock::new(), problems: Mutex::default(), began: Instant::now(), kept })
+        Ok(Edge { server, reporter, writing: OnceLock::new(), problems: Mutex::default(), began: Instant::now(), kept })
     }
 
     /// The active configuration.
@@ -120,8 +122,8 @@ impl Role for Edge {
     }
 
     fn hand_over(&self) {
-        // The other process goes on with the orders that were begun.
-        self.orders.get().iter().for_each(|orders| orders.abort());
+        // The other process goes on with the orders that were begun, and with our keys.
+        self.writing.get().iter().for_each(|writing| writing.abort());
         self.server.hand_over();
     }
 

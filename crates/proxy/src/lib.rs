@@ -37,6 +37,7 @@ pub mod client;
 pub mod geoip;
 mod certificates;
 pub mod challenges;
+mod ticket_file;
 mod keyless;
 pub mod upstream;
 mod admission;

@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use config::{Bindable, Config, Place};
@@ -35,6 +35,7 @@ use crate::generation::Generation;
 use crate::guard;
 use crate::listener;
 use crate::message::scratch;
+use crate::ticket_file;
 use crate::upstream::sticky;
 use crate::worker::{Shared, Worker};
 
@@ -45,6 +46,19 @@ const TICK: Duration = Duration::from_millis(200);
 
 /// A ticket master rotates this often; a ticket opens for up to twice as long.
 const TICKET_ROTATION: Duration = Duration::from_secs(12 * 3600);
+
+/// The keys of session tickets: of the process that we take over from, else of the one before us, else new ones.
+fn ticket_keys(config: &Config, handed_over: Option<tls::TicketSecrets>) -> tls::TicketKeys {
+    let kept = || {
+        let read = ticket_file::read(config.ticket_keys.as_ref()?, SystemTime::now());
+        read.unwrap_or_else(|problem| {
+            tracing::warn!("no session from before is resumed: {problem}");
+            None
+        })
+    };
+    let known = handed_over.or_else(kept).and_then(|secrets| tls::TicketKeys::with(TICKET_ROTATION, &secrets));
+    known.unwrap_or_else(|| tls::TicketKeys::new(TICKET_ROTATION))
+}
 
 /// What the server tells a worker.
 #[derive(Debug)]
@@ -160,8 +174,7 @@ impl Server {
         let (mut bound, mut udp_bound) = (BTreeMap::new(), BTreeMap::new());
         bind_missing(&config, &mut bound, &mut sockets)?;
         bind_missing_udp(&config, &bound, &mut udp_bound, &mut sockets)?;
-        let known = state.tickets.and_then(|secrets| tls::TicketKeys::with(TICKET_ROTATION, &secrets));
-        let tickets = Arc::new(known.unwrap_or_else(|| tls::TicketKeys::new(TICKET_ROTATION)));
+        let tickets = Arc::new(ticket_keys(&config, state.tickets));
         let failed = |error: &dyn std::fmt::Display| vec![format!("TLS cannot be set up: {error}")];
         let acceptor = Arc::new(tls::Acceptor::new(Arc::clone(&tickets)).map_err(|error| failed(&error))?);
         let quic_secrets = match state.quic {
@@ -265,6 +278,11 @@ impl Server {
         let tcp = inner.bound.iter().map(|(place, bound)| (listener(place), bound.endpoint().clone()));
         let udp = inner.udp_bound.iter().map(|(place, bound)| (udp_listener(place), Endpoint::Tcp(bound.address())));
         tcp.chain(udp).collect()
+    }
+
+    /// The keys of session tickets.
+    pub fn tickets(&self) -> &Arc<tls::TicketKeys> {
+        &self.tickets
     }
 
     /// The configuration that the process was started with, of which some settings are read only then.

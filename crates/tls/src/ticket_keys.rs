@@ -106,6 +106,11 @@ impl TicketSecrets {
         TicketSecrets(Zeroizing::new(bytes))
     }
 
+    /// The masters with their names alone.
+    pub fn masters(&self) -> &[u8] {
+        self.0.get(AGE_LEN..).unwrap_or_default()
+    }
+
     /// As bytes: how long the current master has sealed, in milliseconds; then name and master of the current and of the previous one.
     pub fn bytes(&self) -> &[u8] {
         &self.0
@@ -127,6 +132,7 @@ impl TicketKeys {
 
     /// The masters, for the process that takes over.
     pub fn secrets(&self) -> TicketSecrets {
+        self.refresh(Instant::now());
         let ring = self.ring.read().unwrap_or_else(PoisonError::into_inner);
         let mut bytes = Zeroizing::new(Vec::with_capacity(AGE_LEN + 2 * GENERATION_LEN));
         let age = u64::try_from(ring.since.elapsed().as_millis()).unwrap_or(u64::MAX);

@@ -95,22 +95,7 @@ async fn servers_of(name: &str, given: &[SocketAddr]) -> Result<(Name, Vec<Socke
     }
     let resolver = resolver()?;
     name = follow(&resolver, name).await?;
-    let mut zone = name.clone();
-    let hosts = loop {
-        let found = records(&resolver, &zone, RecordType::NS).await?;
-        let hosts: Vec<Name> = found
-            .into_iter()
-            .filter_map(|data| if let RData::NS(host) = data { Some(host.0) } else { None })
-            .take(MOST_SERVERS)
-            .collect();
-        if !hosts.is_empty() {
-            break hosts;
-        }
-        if zone.num_labels() <= 1 {
-            return Err(format!("no zone of {name} has name servers"));
-        }
-        zone = zone.base_name();
-    };
+    let (zone, hosts) = zone_of(&resolver, &name).await?;
     let mut servers = Vec::new();
     for host in hosts {
         let addresses = resolver.lookup_ip(host.clone()).await;
@@ -123,11 +108,31 @@ async fn servers_of(name: &str, given: &[SocketAddr]) -> Result<(Name, Vec<Socke
     Ok((name, servers))
 }
 
+/// The zone that a name is in, and its name servers.
+///
+/// # Errors
+/// None has any.
+pub async fn zone_of(resolver: &TokioResolver, name: &Name) -> Result<(Name, Vec<Name>), String> {
+    let mut zone = name.clone();
+    loop {
+        let found = records(resolver, &zone, RecordType::NS).await?;
+        let hosts = found.into_iter().filter_map(|data| if let RData::NS(host) = data { Some(host.0) } else { None });
+        let hosts: Vec<Name> = hosts.take(MOST_SERVERS).collect();
+        if !hosts.is_empty() {
+            return Ok((zone, hosts));
+        }
+        if zone.num_labels() <= 1 {
+            return Err(format!("no zone of {name} has name servers"));
+        }
+        zone = zone.base_name();
+    }
+}
+
 /// What a name is an alias of (CNAME records) in the end, in lower case and without the last dot; itself if it is none.
 ///
 /// # Errors
 /// No name server says so.
-pub(super) async fn alias_of(name: &str) -> Result<String, String> {
+pub async fn alias_of(name: &str) -> Result<String, String> {
     let name = Name::from_ascii(format!("{name}.")).map_err(|error| format!("{name}: {error}"))?;
     let end = follow(&resolver()?, name).await?;
     Ok(end.to_ascii().trim_end_matches('.').to_ascii_lowercase())
@@ -144,8 +149,11 @@ async fn follow(resolver: &TokioResolver, mut name: Name) -> Result<Name, String
     Ok(name)
 }
 
-/// The system's name servers.
-fn resolver() -> Result<TokioResolver, String> {
+/// The system's name servers, without a memory of ours.
+///
+/// # Errors
+/// There are none.
+pub fn resolver() -> Result<TokioResolver, String> {
     let resolver = TokioResolver::builder_tokio().and_then(|mut builder| {
         builder.options_mut().cache_size = 0;
         builder.build()
@@ -163,6 +171,15 @@ async fn records(resolver: &TokioResolver, name: &Name, kind: RecordType) -> Res
         Err(error) if error.is_no_records_found() => Ok(Vec::new()),
         Err(error) => Err(format!("{name}: {error}")),
     }
+}
+
+/// Records of that type at the end of all aliases of a name.
+///
+/// # Errors
+/// No name server says so.
+pub async fn records_to_end(resolver: &TokioResolver, name: &Name, kind: RecordType) -> Result<Vec<RData>, String> {
+    let end = follow(resolver, name.clone()).await?;
+    records(resolver, &end, kind).await
 }
 
 /// Whether a name server has a TXT record.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use wire::http::field_kind::may_be_trusted;
 
-use super::{Build, Fault, address, headers, read};
+use super::{Build, Fault, Referenced, address, headers, read};
 use crate::model::{AccessLog, Forwarding, LogConfig, LogField, SandboxConfig, SandboxMode};
 use crate::problem::shown;
 use crate::yaml::Node;
@@ -17,6 +17,15 @@ pub(super) fn workers(root: &Node) -> usize {
 }
 
 impl Build<'_> {
+    /// The file of ticket keys, which need not be there; its folder must.
+    pub(super) fn ticket_keys(&mut self, root: &Node) -> Option<PathBuf> {
+        let node = root.get("ticket_keys")?;
+        let path = self.sources.folder(node.span).join(node.text()?);
+        let folder = path.parent().map(ToOwned::to_owned).unwrap_or_default();
+        self.referenced.push(Referenced { path: folder, is_folder: true, is_read: false, span: node.span });
+        Some(path)
+    }
+
     /// Which forwarding fields are written, and which are believed.
     pub(super) fn forwarding(&mut self, root: &Node) -> Forwarding {
         let Some(node) = root.get("forwarding") else { return Forwarding::default() };

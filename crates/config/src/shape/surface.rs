@@ -160,6 +160,12 @@ pub(crate) static ROOT: Object = object(
             "Zone that this process is in: a data centre, an availability zone, a rack. Upstreams prefer their servers of the same `zone`.",
         ),
         optional(
+            "ticket_keys",
+            Shape::Text("a file such as `/var/lib/portunus/ticket-keys`"),
+            "(none: they are kept in memory, and an upgrade hands them over)",
+            "Keeps the keys of session tickets in this file, so that clients resume their sessions after a restart. Made if it is not there. They change every 12 hours, and open for 12 more. Only a file that belongs to the user that Portunus runs as, and that nobody else may read, is used; who has it can decrypt sessions of TLS 1.2.",
+        ),
+        optional(
             "listeners",
             Shape::List(&Shape::Object(&LISTENER)),
             "(none)",

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use acme::preflight::{self, Finding, Verdict};
 use config::{self, Config, InvalidFile};
 use proxy::generation::Generation;
 
@@ -15,8 +16,9 @@ use crate::edge::sandbox::Needs;
 use crate::supervisor::{Beside, Control};
 
 /// Checks `file`: 0 and a summary if it can be used, else 1 and every problem on stderr, with its source line for people at a terminal. `strict`: 1 also
-/// if there is a warning. `sandbox`: also what the server would keep of its rights.
-pub fn run(file: &Path, strict: bool, sandbox: bool) -> ExitCode {
+/// if there is a warning. `sandbox`: also what the server would keep of its rights. `online`: 1 also if a name that a certificate is ordered for cannot be
+/// proved, as far as can be seen from here.
+pub fn run(file: &Path, strict: bool, sandbox: bool, online: bool) -> ExitCode {
     let config = match config::check_file(file) {
         Ok(config) => Arc::new(config),
         Err(invalid) => return reject(&invalid),
@@ -33,13 +35,35 @@ pub fn run(file: &Path, strict: bool, sandbox: bool) -> ExitCode {
                 let beside = Beside { read: vec![file.to_owned()], ..Beside::default() };
                 print!("{}", Needs::of(&config, &beside, &Control::At(place::to_ask())).explain(config.sandbox.mode));
             }
-            if strict && !warnings.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+            let worst = if online { look(&config) } else { Verdict::Good };
+            let is_uncertain = !warnings.is_empty() || worst == Verdict::Uncertain;
+            if worst == Verdict::Bad || (strict && is_uncertain) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
         }
         Err(error) => {
             error.problems.iter().for_each(|problem| eprintln!("{problem}"));
             ExitCode::FAILURE
         }
     }
+}
+
+/// Says of each name that a certificate is ordered for whether it can be proved; gives the worst.
+fn look(config: &Config) -> Verdict {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("nobody can be asked: {error}");
+            return Verdict::Bad;
+        }
+    };
+    let findings = runtime.block_on(preflight::run(config));
+    for Finding { keystore, name, text, verdict } in &findings {
+        match verdict {
+            Verdict::Good => println!("keystore {keystore}: {name}: ok, {text}"),
+            Verdict::Uncertain => eprintln!("warning: keystore {keystore}: {name}: {text}"),
+            Verdict::Bad => eprintln!("keystore {keystore}: {name}: {text}"),
+        }
+    }
+    findings.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Good)
 }
 
 fn reject(invalid: &InvalidFile<Config>) -> ExitCode {

@@ -127,6 +127,7 @@ impl Needs {
         for acme in config.keystores.values().filter_map(|store| store.acme.as_ref()) {
             self.write.insert(acme.folder.clone(), "certificates that are ordered");
         }
+        config.ticket_keys.iter().for_each(|path| self.writes(path, "keys of session tickets"));
         beside.write.iter().for_each(|path| self.writes(path, "database"));
         let managed = MANAGED_FOLDERS.iter().filter_map(std::env::var_os);
         for folder in managed.flat_map(|folders| std::env::split_paths(&folders).collect::<Vec<_>>()) {

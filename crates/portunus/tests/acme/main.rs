@@ -14,6 +14,7 @@ mod hostile;
 mod issuing;
 mod knot;
 mod lifecycle;
+mod online;
 mod pebble;
 #[path = "../harness/secure.rs"]
 mod secure;

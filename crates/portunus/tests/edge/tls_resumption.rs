@@ -1,7 +1,9 @@
 //! Session tickets: what they open, and what they outlive.
 
+use std::os::unix::fs::PermissionsExt;
+
 use crate::client::{Reported, openssl, openssl_get};
-use crate::harness::{Gate, Upstream, certificates, path};
+use crate::harness::{Gate, Upstream, certificates, path, wait_until};
 use crate::material::ClientCa;
 use crate::{keystore, tls_listener, yaml};
 
@@ -70,6 +72,45 @@ fn a_ticket_opens_its_own_name_only_outlives_reloads_and_not_its_rule() {
             reported.0
         );
     }
+}
+
+#[test]
+fn tickets_outlive_a_restart_by_a_file_that_is_ours_alone() {
+    let upstream = Upstream::ok();
+    let more = format!("{}\nticket_keys: tickets", keystore("a.example"));
+    let config = yaml(&upstream, &tls_listener("tls", "127.0.0.3", ""), &more);
+    let started = |dir| {
+        let gate = Gate::start_in(dir, &config);
+        wait_until("the file", || gate.dir.path().join("tickets").exists());
+        gate
+    };
+    let resumes = |gate: &Gate, expected: bool| {
+        for version in ["-tls1_2", "-tls1_3"] {
+            let reported = with_session(gate, "a.example", version, "-sess_in", &format!("session{version}"));
+            assert_eq!(reported.resumed(), Some(expected), "{version}: {}", reported.0);
+        }
+    };
+    let gate = started(certificates(NAMES));
+    for version in ["-tls1_2", "-tls1_3"] {
+        with_session(&gate, "a.example", version, "-sess_out", &format!("session{version}"));
+    }
+    let file = gate.dir.path().join("tickets");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    gate.signal("KILL");
+    let gate = started(gate.stop_and_keep().1);
+    resumes(&gate, true);
+    let gate = started(gate.stop_and_keep().1);
+    resumes(&gate, true);
+
+    // Others may have read it: nothing is resumed, and nothing is written there.
+    let before = std::fs::read(gate.dir.path().join("tickets")).unwrap();
+    let (_, dir) = gate.stop_and_keep();
+    std::fs::set_permissions(dir.path().join("tickets"), PermissionsExt::from_mode(0o640)).unwrap();
+    let gate = started(dir);
+    gate.wait_for("no session from before is resumed");
+    gate.wait_for("the keys of session tickets are not kept");
+    resumes(&gate, false);
+    assert_eq!(std::fs::read(gate.dir.path().join("tickets")).unwrap(), before);
 }
 
 #[test]

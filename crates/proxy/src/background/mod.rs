@@ -5,5 +5,6 @@ pub mod documents;
 pub mod key_sets;
 pub mod rates;
 pub mod switches;
+pub mod tickets;
 pub mod upkeep;
 mod schedule;
