@@ -3,6 +3,7 @@
 //! Structural problems are `shape.rs`'s business and reported before: a value of the wrong shape is skipped here without a word. Touches no
 //! disk; the files a configuration names are gathered for `load` to look at.
 
+mod access_log;
 mod acme;
 mod address;
 mod bodies;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::model::*;
-use super::shape::surface::{ADMIN, FORWARDING, RETRIES, UPSTREAM, UPSTREAM_EJECTION};
+use super::shape::surface::{ADMIN, FORWARDING, LogFormat, RETRIES, UPSTREAM, UPSTREAM_EJECTION};
 use super::table::{Object, defaults, setting};
 use super::yaml::{Node, Value};
 
@@ -217,7 +217,15 @@ impl Default for LogConfig {
 
 impl Default for AccessLog {
     fn default() -> AccessLog {
-        AccessLog { path: None, json: true, fields: Arc::default(), mmproxy_verbosity: None }
+        AccessLog {
+            output: LogOutput::Stdout,
+            format: LogFormat::Json,
+            fields: Arc::default(),
+            removed: Vec::new(),
+            redacted: WELL_KNOWN_SECRETS.iter().map(|name| (*name).to_owned()).collect(),
+            sampled: Vec::new(),
+            mmproxy_verbosity: None,
+        }
     }
 }
 

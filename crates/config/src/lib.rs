@@ -47,8 +47,8 @@ pub use shape::effective::{Effective, REDACTED, is_field_with_credential};
 pub use shape::reference::{key_server_reference, reference};
 pub use shape::schema::{json_schema, key_server_json_schema};
 pub use shape::surface::{
-    AcmeOptions, DnsOptions, HalfClose, HealthMethod, ListenerLimits, ListenerOptions, QueueConfig, RedirectQuery,
-    RouteOptions, SameSite, WhenAllDown,
+    AcmeOptions, DnsOptions, HalfClose, HealthMethod, ListenerLimits, ListenerOptions, LogFormat, QueueConfig,
+    RedirectQuery, RouteOptions, SameSite, WhenAllDown,
 };
 pub use sources::Included;
 

@@ -18,6 +18,7 @@ use crate::shape::effective::Effective;
 use crate::shape::surface::{ListenerOptions, RedirectQuery, RouteOptions};
 use crate::sources::Included;
 
+mod access_log;
 mod acme;
 mod conditions;
 mod contracts;
@@ -32,6 +33,7 @@ mod tokens;
 mod upstreams;
 mod variables;
 
+pub use access_log::*;
 pub use acme::*;
 pub use conditions::{Conditions, Ja4Pattern, ValueCondition, ValueMatch, ValueOf};
 pub use datagram::{AllowedDestination, DatagramHeader, SourceConfig, TargetsConfig, UdpListenerConfig};
@@ -736,15 +738,6 @@ pub struct AdminTls {
     pub client_certificate: Option<ClientCertificateConfig>,
 }
 
-/// Logs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogConfig {
-    /// Access log, if any.
-    pub access: Option<AccessLog>,
-    /// Level of the diagnostic log: error, warn, info, debug, trace.
-    pub level: String,
-}
-
 /// What the process may still do once it serves.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SandboxConfig {
@@ -766,19 +759,6 @@ pub enum SandboxMode {
     On,
     /// It does not.
     Off,
-}
-
-/// The access log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AccessLog {
-    /// A file, reopened on SIGUSR1; none = stdout.
-    pub path: Option<PathBuf>,
-    /// JSON lines, or text for people.
-    pub json: bool,
-    /// Fields for requests that no route takes; routes have their own.
-    pub fields: Arc<[LogField]>,
-    /// Lines as go-mmproxy writes them instead, 0 to 2 being its `-v`; no file can ask for that.
-    pub mmproxy_verbosity: Option<u8>,
 }
 
 /// True client of a connection.

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use config::{AdminConfig, Config, Reloaded, SandboxMode};
+use config::{AdminConfig, Config, LogOutput, Reloaded, SandboxMode};
 use net::Inherited;
 use proxy::background::{documents, key_sets, rates, switches, tickets, upkeep};
 use proxy::passport::self_test;
@@ -258,7 +258,9 @@ fn prepare(level: &str, needs: &Needs, mode: SandboxMode, left: &OnceLock<Kept>)
 fn watched(config: &Config, configuration: Option<&Path>) -> Watched {
     let mut watched = Watched::new(configuration);
     watched.add_included(&config.included);
-    config.log.access.iter().filter_map(|access| access.path.as_deref()).for_each(|path| watched.add_own(path));
+    if let Some(LogOutput::File(path)) = config.log.access.as_ref().map(|access| &access.output) {
+        watched.add_own(path);
+    }
     acme::make_folders(config);
     for keystore in config.keystores.values() {
         match &keystore.location {

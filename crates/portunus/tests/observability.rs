@@ -71,8 +71,8 @@ fn logs(page: &mut String) {
             write!(page, "\n```text\n{text}\n```\n").unwrap();
         }
     }
-    // Fields that no example shows: those of lines with something cut, and the address of a proxy in front.
-    let shown_nowhere = ["truncated", "client_port", "peer_address"];
+    // Fields that no example shows: those of lines with something cut, of a sample, and the address of a proxy in front.
+    let shown_nowhere = ["truncated", "client_port", "peer_address", "sampled"];
     for (field, meaning) in reference::FIELDS {
         let path = field.rsplit(':').next().unwrap();
         if shown_nowhere.contains(&path) && !documented.contains(path) {

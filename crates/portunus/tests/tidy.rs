@@ -29,7 +29,7 @@ const UNSAFE_FILE_ROOT: &str = "crates/contract/src/lib.rs";
 const EMPTY_WORDS: &[&str] = &["manager", "handler", "util", "utils", "common", "helper", "helpers", "misc"];
 
 /// Fields that each diagnostic line has anyway: a second one of the name would hide the first from readers of JSON.
-const TAKEN_LOG_FIELDS: &[&str] = &["timestamp", "level", "message", "target"];
+const TAKEN_LOG_FIELDS: &[&str] = &["time", "level", "message", "target"];
 
 /// Folders that are made, not written.
 const MADE: &[&str] = &["target", ".git", "demo", "results", "corpus", "artifacts", "coverage", "__pycache__"];

@@ -3,16 +3,24 @@
 //! Events are handed to a writer thread of their own, so that a terminal or pipe nobody reads cannot stop a worker. In front of a terminal
 //! they are text, else JSON lines. A panic becomes one event.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
+use serde_json::Value;
+use tracing::Event;
+use tracing::field::{Field, Visit};
 use tracing_subscriber::Registry;
 use tracing_subscriber::filter::EnvFilter;
-use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
 use tracing_subscriber::prelude::*;
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::reload::Handle;
 
+use super::line::Clock;
 use super::queue::Queue;
 use super::shared::lock;
 use super::target::Target;
@@ -121,11 +129,7 @@ type Subscriber = (Box<dyn tracing::Subscriber + Send + Sync>, Handle<EnvFilter,
 fn subscriber(level: &str, json: bool, queue: &Arc<Queue>) -> io::Result<Subscriber> {
     let writer = Lines(Arc::clone(queue));
     let layer = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(writer);
-    let layer = if json {
-        layer.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed()
-    } else {
-        layer.with_target(false).boxed()
-    };
+    let layer = if json { layer.event_format(JsonEvents).boxed() } else { layer.with_target(false).boxed() };
     let (filter, handle) = tracing_subscriber::reload::Layer::new(filter(level)?);
     Ok((Box::new(tracing_subscriber::registry().with(filter).with(layer)), handle))
 }
@@ -160,6 +164,58 @@ fn filter(level: &str) -> io::Result<EnvFilter> {
     let libraries = if level == "error" { "error" } else { "warn" };
     let ours = OURS.map(|name| format!("{name}={level}"));
     EnvFilter::try_new(format!("{libraries},{}", ours.join(","))).map_err(|error| invalid(error.to_string()))
+}
+
+/// Writes an event as an object of JSON, with the time under the name that it has in the access log.
+struct JsonEvents;
+
+impl<S, N> FormatEvent<S, N> for JsonEvents
+where
+    S: tracing::Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, _: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        let (mut time, mut fields) = (Vec::new(), Members::default());
+        Clock::default().write(&mut time, SystemTime::now());
+        event.record(&mut fields);
+        let (metadata, message) = (event.metadata(), fields.0.remove("message").unwrap_or_default());
+        let time = String::from_utf8_lossy(&time);
+        write!(writer, "{{\"time\":\"{time}\",\"level\":\"{}\",\"message\":{message}", metadata.level())?;
+        for (name, value) in &fields.0 {
+            write!(writer, ",{}:{value}", Value::from(name.as_str()))?;
+        }
+        writeln!(writer, ",\"target\":{}}}", Value::from(metadata.target()))
+    }
+}
+
+/// Fields of an event.
+#[derive(Default)]
+struct Members(BTreeMap<String, Value>);
+
+impl Visit for Members {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.insert(field.name().to_owned(), value.into());
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.0.insert(field.name().to_owned(), value.into());
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.0.insert(field.name().to_owned(), value.into());
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.0.insert(field.name().to_owned(), value.into());
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.0.insert(field.name().to_owned(), value.into());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.0.insert(field.name().to_owned(), format!("{value:?}").into());
+    }
 }
 
 /// Makes each event one entry of the queue.
@@ -230,6 +286,11 @@ mod tests {
         assert_eq!(event["port"], 8443);
         assert_eq!(event["level"], "INFO");
         assert_eq!(event["message"], "listening\non \u{1b}[31m all");
+        assert!(
+            event.get("timestamp").is_none() && event["time"].as_str().is_some_and(|time| time.len() == 24),
+            "{event}"
+        );
+        assert_eq!(event["target"], "portunus");
     }
 
     #[test]

@@ -1,64 +1,68 @@
-//! Whether there is an access log at the moment, and of which form: all workers look for each line, and a reload sets it.
+//! Whether there is an access log at the moment, and by which rules: all workers look for each line, and a reload sets it.
 //!
 //! Owns the choice, not the lines.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use config::AccessLog;
+use super::rules::Rules;
 
-use super::line::Form;
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
-/// The form of the access log at the moment, or none while there is no access log.
+/// The rules of the access log at the moment, or none while there is no access log. To look is to load a number, unless that has changed.
 #[derive(Debug, Default)]
-pub(super) struct FormSwitch(AtomicU8);
+pub(super) struct RulesSwitch {
+    changes: AtomicU32,
+    rules: Mutex<Option<Arc<Rules>>>,
+}
 
-impl FormSwitch {
-    const JSON: u8 = 1;
-    const TEXT: u8 = 2;
-    /// With verbosity 0; the others follow.
-    const MMPROXY: u8 = 3;
+/// What one worker has seen of it.
+#[derive(Debug, Default)]
+pub(super) struct SeenRules {
+    changes: u32,
+    rules: Option<Arc<Rules>>,
+}
 
-    pub(super) fn get(&self) -> Option<Form> {
-        match self.0.load(Ordering::Relaxed) {
-            0 => None,
-            FormSwitch::JSON => Some(Form::Json),
-            FormSwitch::TEXT => Some(Form::Text),
-            code => Some(Form::Mmproxy(code - FormSwitch::MMPROXY)),
-        }
-    }
-
-    pub(super) fn set(&self, form: Option<Form>) {
-        let code = match form {
-            None => 0,
-            Some(Form::Json) => FormSwitch::JSON,
-            Some(Form::Text) => FormSwitch::TEXT,
-            Some(Form::Mmproxy(verbosity)) => FormSwitch::MMPROXY.saturating_add(verbosity),
-        };
-        self.0.store(code, Ordering::Relaxed);
+impl SeenRules {
+    /// The rules, if there is a log.
+    pub(super) fn get(&self) -> Option<&Rules> {
+        self.rules.as_deref()
     }
 }
 
-/// The form that a configuration asks for.
-pub(super) fn form_of(access: &AccessLog) -> Form {
-    match access.mmproxy_verbosity {
-        Some(verbosity) => Form::Mmproxy(verbosity),
-        None if access.json => Form::Json,
-        None => Form::Text,
+impl RulesSwitch {
+    /// Sees them again if they have changed since; says whether they have.
+    pub(super) fn look(&self, seen: &mut SeenRules) -> bool {
+        let changes = self.changes.load(Ordering::Acquire);
+        let changed = changes != seen.changes;
+        if changed {
+            *seen = SeenRules { changes, rules: lock(&self.rules).clone() };
+        }
+        changed
+    }
+
+    pub(super) fn set(&self, rules: Option<Rules>) {
+        *lock(&self.rules) = rules.map(Arc::new);
+        self.changes.fetch_add(1, Ordering::Release);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rules::Form;
 
     #[test]
     fn what_is_set_is_what_is_found() {
-        let switch = FormSwitch::default();
-        assert_eq!(switch.get(), None);
-        let forms = [Form::Json, Form::Text, Form::Mmproxy(0), Form::Mmproxy(2)];
-        for form in forms.map(Some).into_iter().chain([None]) {
-            switch.set(form);
-            assert_eq!(switch.get(), form);
+        let (switch, mut seen) = (RulesSwitch::default(), SeenRules::default());
+        assert!(!switch.look(&mut seen) && seen.get().is_none());
+        for form in [Some(Form::Json), Some(Form::Mmproxy(2)), None, Some(Form::Text)] {
+            switch.set(form.map(Rules::plain));
+            assert!(switch.look(&mut seen));
+            assert_eq!(seen.get().map(|rules| rules.form), form);
+            assert!(!switch.look(&mut seen));
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   worker thread                                  writer thread            admin thread
-//!   RequestRecord ─→ WorkerReport ─→ line buffer ─→ Queue ─→ file, stdout
+//!   RequestRecord ─→ WorkerReport ─→ line buffer ─→ Queue ─→ file, stdout, journald, syslog
 //!                        └─→ WorkerShared (counters, client table) ←─ sums ─ Reporter::metrics
 //! ```
 //!
@@ -26,6 +26,8 @@ mod form;
 mod key_cells;
 mod key_server;
 mod line;
+mod rules;
+mod redact;
 mod page;
 mod record;
 mod shadow;
@@ -34,6 +36,8 @@ mod validation;
 mod writer;
 mod queue;
 mod target;
+mod remote;
+mod dial;
 mod once_per_second;
 mod clients;
 mod count;

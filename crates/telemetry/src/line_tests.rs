@@ -4,7 +4,12 @@
 use reason::{Reason, Side};
 use serde_json::Value;
 
+use std::net::SocketAddr;
+use std::time::Duration;
+
 use super::*;
+use crate::record::AddedFields;
+use crate::rules::SyslogHeader;
 
 fn info() -> tls::Info {
     tls::Info {
@@ -33,6 +38,7 @@ fn record() -> RequestRecord<'static> {
         method: "GET",
         version: "HTTP/1.1",
         host: b"api.example.com",
+        host_pattern: Some("*.example.com"),
         target: b"/items?page=2",
         user_agent: b"curl/8",
         request_id: b"0123456789abcdef",
@@ -81,13 +87,13 @@ fn connection_record() -> ConnRecord<'static> {
 
 fn line(form: Form, record: &RequestRecord<'_>) -> String {
     let mut out = Vec::new();
-    request(&mut out, &mut Clock::default(), form, record);
+    request(&mut out, &mut Clock::default(), &Rules::plain(form), record);
     String::from_utf8(out).expect("a line is UTF-8")
 }
 
 fn connection_line(form: Form, record: &ConnRecord<'_>) -> String {
     let mut out = Vec::new();
-    connection(&mut out, &mut Clock::default(), form, record);
+    connection(&mut out, &mut Clock::default(), &Rules::plain(form), record);
     String::from_utf8(out).expect("a line is UTF-8")
 }
 
@@ -111,6 +117,88 @@ fn a_request_in_full() {
                     listener=edge route=items upstream=shop server=10.0.0.5:8080 tls=TLSv1.3 key=ECDSA id=0123456789abcdef \
                     fault=upstream reason=upstream_closed\n";
     assert_eq!(line(Form::Text, &record), expected);
+}
+
+fn rules(form: Form, frame: Frame, removed: &[&str]) -> Rules {
+    let removed = removed.iter().map(|name| (*name).to_owned()).collect();
+    let mut rules = Rules::of(&config::AccessLog { removed, ..Default::default() }, 0);
+    (rules.form, rules.frame) = (form, frame);
+    rules
+}
+
+fn framed(rules: &Rules, record: &RequestRecord<'_>) -> String {
+    let mut out = Vec::new();
+    request(&mut out, &mut Clock::default(), rules, record);
+    String::from_utf8(out).expect("a line is UTF-8")
+}
+
+#[test]
+fn the_other_forms_of_a_request() {
+    let added: [(&str, &[u8]); 1] = [("tenant", b"a b")];
+    let record = RequestRecord {
+        target: b"/a?token=x&b=\"c",
+        user: Some("j doe"),
+        user_agent: b"",
+        fault: Side::Upstream,
+        reason: Some(Reason::UpstreamClosed),
+        added: Some(&Added(&added)),
+        ..record()
+    };
+    let logfmt = concat!(
+        "time=2026-11-21T09:14:04.007Z kind=request client_address=192.0.2.7 client_port=40123 listener=edge method=GET ",
+        "host=api.example.com target=\"/a?token=REDACTED&b=\\\"c\" version=HTTP/1.1 status=200 bytes_received=0 bytes_sent=1234 ",
+        "duration_seconds=1.002003 route=items upstream.name=shop upstream.server=10.0.0.5:8080 upstream.status=200 ",
+        "upstream.duration_seconds=0.000950 upstream.retries=1 user=\"j doe\" request_id=0123456789abcdef fields.tenant=\"a b\" ",
+        "fault=upstream reason=upstream_closed\n"
+    );
+    assert_eq!(framed(&rules(Form::Logfmt, Frame::Line, &[]), &record), logfmt);
+    let common =
+        "192.0.2.7 - j\\u0020doe [21/Nov/2026:09:14:04 +0000] \"GET /a?token=REDACTED&b=\\\"c HTTP/1.1\" 200 1234\n";
+    assert_eq!(framed(&rules(Form::Ncsa, Frame::Line, &[]), &record), common);
+    let nobody = RequestRecord { client: None, user: None, bytes_sent: 0, ..record };
+    assert!(framed(&rules(Form::Ncsa, Frame::Line, &[]), &nobody).starts_with("- - - ["));
+    let header = SyslogHeader { facility: 16, origin: " host app 1 ".into() };
+    let syslog = framed(&rules(Form::Ncsa, Frame::Syslog(header), &[]), &record);
+    assert_eq!(syslog, format!("<132>1 2026-11-21T09:14:04.007Z host app 1 request - {common}"));
+    let removed =
+        ["upstream", "host", "client_address", "client_port", "version", "listener", "method", "bytes_received"];
+    let journal = framed(&rules(Form::Ncsa, Frame::Journal, &removed), &record);
+    let expected = concat!(
+        "PORTUNUS_TIME=2026-11-21T09:14:04.007Z\nPORTUNUS_KIND=request\nPORTUNUS_TARGET=/a?token=REDACTED&b=\\\"c\nPORTUNUS_STATUS=200\n",
+        "PORTUNUS_BYTES_SENT=1234\nPORTUNUS_DURATION_SECONDS=1.002003\nPORTUNUS_ROUTE=items\nPORTUNUS_USER=j doe\n",
+        "PORTUNUS_REQUEST_ID=0123456789abcdef\nPORTUNUS_FIELDS_TENANT=a b\nPORTUNUS_FAULT=upstream\nPORTUNUS_REASON=upstream_closed\n\n"
+    );
+    assert_eq!(journal, format!("PRIORITY=4\nSYSLOG_IDENTIFIER=portunus\nMESSAGE={common}{expected}"));
+}
+
+#[test]
+fn removed_fields_leave_an_object_whole() {
+    let removed = [
+        "upstream.name",
+        "upstream.server",
+        "upstream.status",
+        "upstream.duration_seconds",
+        "upstream.retries",
+        "tls",
+        "target",
+        "truncated",
+    ];
+    let (info, long) = (info(), vec![b'a'; 3000]);
+    let line = framed(
+        &rules(Form::Json, Frame::Line, &removed),
+        &RequestRecord { tls: Some(&info), target: &long, ..record() },
+    );
+    let value: Value = serde_json::from_str(&line).unwrap();
+    for name in ["upstream", "tls", "target", "truncated"] {
+        assert!(value.get(name).is_none(), "{line}");
+    }
+    let some = framed(
+        &rules(Form::Json, Frame::Line, &["upstream.name", "tls.version"]),
+        &RequestRecord { tls: Some(&info), ..record() },
+    );
+    let value: Value = serde_json::from_str(&some).unwrap();
+    assert!(value["upstream"].get("name").is_none() && value["upstream"]["retries"] == 1, "{some}");
+    assert!(value["tls"].get("version").is_none() && value["version"] == "HTTP/1.1", "{some}");
 }
 
 #[test]
@@ -156,7 +244,7 @@ fn a_tunnel_in_full() {
     };
     let lines = [Form::Json, Form::Text].map(|form| {
         let mut out = Vec::new();
-        tunnel(&mut out, &mut Clock::default(), form, &record);
+        tunnel(&mut out, &mut Clock::default(), &Rules::plain(form), &record);
         String::from_utf8(out).unwrap()
     });
     let expected = concat!(
@@ -277,12 +365,23 @@ fn any_bytes_give_one_well_formed_line() {
         for line in [
             line(Form::Json, &record),
             line(Form::Text, &record),
+            line(Form::Logfmt, &record),
+            line(Form::Ncsa, &record),
             connection_line(Form::Json, &failed),
             connection_line(Form::Text, &failed),
+            connection_line(Form::Logfmt, &failed),
         ] {
             let (last, text) = line.as_bytes().split_last().unwrap();
             assert!(*last == b'\n' && text.iter().all(|byte| (0x20..0x7f).contains(byte)), "{line:?}");
         }
+        // Of the journal, no value ends its field, and none the entry.
+        let entry = framed(&rules(Form::Text, Frame::Journal, &[]), &record);
+        let fields = entry.strip_suffix("\n\n").unwrap().split('\n');
+        assert!(
+            fields.clone().all(|field| field.split_once('=').is_some_and(|(name, _)| is_journal_name(name))),
+            "{entry:?}"
+        );
+        assert_eq!(fields.filter(|field| field.starts_with("PORTUNUS_STATUS=")).count(), 1);
         let value: Value = serde_json::from_str(&line(Form::Json, &record)).expect("JSON");
         assert_eq!(value["status"], 200);
         assert_eq!(value["listener"], "edge");
@@ -296,11 +395,16 @@ fn any_bytes_give_one_well_formed_line() {
     }
 }
 
+fn is_journal_name(name: &str) -> bool {
+    (1..=64).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
+}
+
 /// Fields that a configuration adds.
 #[derive(Debug)]
-struct Fields<'a>(&'a [(&'a str, &'a [u8])]);
+struct Added<'a>(&'a [(&'a str, &'a [u8])]);
 
-impl AddedFields for Fields<'_> {
+impl AddedFields for Added<'_> {
     fn each(&self, put: &mut dyn FnMut(&str, &[u8])) {
         self.0.iter().for_each(|(name, value)| put(name, value));
     }
@@ -310,13 +414,13 @@ impl AddedFields for Fields<'_> {
 fn added_fields_stand_in_an_object_of_their_own() {
     let long = [b'x'; 400];
     let added: [(&str, &[u8]); 3] = [("status", b"a\"b\n"), ("empty", b""), ("long", &long)];
-    let fields = Fields(&added);
+    let fields = Added(&added);
     let record = RequestRecord { added: Some(&fields), ..record() };
     let value: serde_json::Value = serde_json::from_str(&line(Form::Json, &record)).unwrap();
     assert_eq!(value["fields"], serde_json::json!({ "status": "a\"b\n", "long": "x".repeat(256) }));
     assert_eq!((&value["status"], &value["truncated"]), (&200.into(), &serde_json::json!(["fields"])));
     assert!(line(Form::Text, &record).contains(" fields.status=a\\\"b\\n fields.long=xxx"));
-    let nothing = Fields(&[("empty", b"")]);
+    let nothing = Added(&[("empty", b"")]);
     let value: serde_json::Value =
         serde_json::from_str(&line(Form::Json, &RequestRecord { added: Some(&nothing), ..record })).unwrap();
     assert!(value.get("fields").is_none() && value.get("fault").is_none(), "{value}");

@@ -239,9 +239,13 @@ fn requests(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result {
     let labels = ["listener", "route", "method", "code"];
     let counts = sums(workers, |worker| &worker.requests, every_label);
     page.counters("portunus_requests", "Requests answered; code none if no response could be given", labels, counts)?;
-    let times = durations(workers, |worker| &worker.listeners, |slot| ([&*slot.labels[0]], &slot.cells.requests));
+    let times = durations(workers, |worker| &worker.routes, |slot| (slot.texts(), &slot.cells));
     let help = "First byte of a request to last byte of the response";
-    page.histograms("portunus_request_duration_seconds", help, ["listener"], times)?;
+    page.histograms("portunus_request_duration_seconds", help, ["listener", "route"], times)?;
+    let hosts = sums(workers, |worker| &worker.hosts, every_label);
+    let help =
+        "Requests by the host of their route that they matched, as it is configured, and the class of the status";
+    page.counters("portunus_host_requests", help, ["host", "code"], hosts)?;
     let faults = sums(workers, |worker| &worker.faults, every_label);
     let help = "Failed requests and connections, by the side at fault";
     page.counters("portunus_faults", help, ["side", "reason"], faults)?;
@@ -344,9 +348,9 @@ fn upstreams(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result 
         ["upstream"],
         waits,
     )?;
-    let times = durations(workers, |worker| &worker.upstreams, |slot| ([&*slot.labels[0]], &slot.cells.durations));
+    let times = durations(workers, |worker| &worker.upstreams, |slot| (slot.texts(), &slot.cells.durations));
     let help = "Request sent to head of the response received";
-    page.histograms("portunus_upstream_duration_seconds", help, ["upstream"], times)
+    page.histograms("portunus_upstream_duration_seconds", help, labels, times)
 }
 
 fn hedges(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result {

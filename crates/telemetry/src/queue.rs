@@ -21,6 +21,8 @@ const SPARE_BUFFERS: usize = 64;
 pub(super) struct Chunk {
     pub(super) bytes: Vec<u8>,
     pub(super) lines: u64,
+    /// The place that they are written for.
+    pub(super) place: u32,
 }
 
 /// What the writer is to do next.
@@ -59,8 +61,8 @@ struct State {
     /// The writer waits for work. Waking it is a system call, so nobody does it in vain.
     waiting: bool,
     reopen: bool,
-    /// To be written to from the next reopening on.
-    next_target: Option<Opened>,
+    /// To be written to from the next reopening on, one after the other.
+    next_targets: VecDeque<Opened>,
     stop: Option<Instant>,
     ended: bool,
 }
@@ -107,7 +109,7 @@ impl Queue {
         if state.ended || state.bytes + chunk.bytes.len() > QUEUE_BYTES {
             return false;
         }
-        let empty = Chunk { bytes: state.spare.pop().unwrap_or_default(), lines: 0 };
+        let empty = Chunk { bytes: state.spare.pop().unwrap_or_default(), lines: 0, place: 0 };
         let chunk = std::mem::replace(chunk, empty);
         state.bytes += chunk.bytes.len();
         state.accepted += chunk.lines;
@@ -127,7 +129,7 @@ impl Queue {
         bytes.extend_from_slice(line);
         state.bytes += line.len();
         state.accepted += 1;
-        state.chunks.push_back(Chunk { bytes, lines: 1 });
+        state.chunks.push_back(Chunk { bytes, lines: 1, place: 0 });
         self.wake(state);
     }
 
@@ -197,7 +199,7 @@ impl Queue {
     /// Asks the writer to go on with another target, from the next line it begins.
     pub(super) fn retarget(&self, target: Opened) {
         let mut state = self.lock();
-        state.next_target = Some(target);
+        state.next_targets.push_back(target);
         state.reopen = true;
         drop(state);
         self.wake.notify_one();
@@ -205,7 +207,7 @@ impl Queue {
 
     /// The target to go on with, if it is another one.
     pub(super) fn next_target(&self) -> Option<Opened> {
-        self.lock().next_target.take()
+        self.lock().next_targets.pop_front()
     }
 
     /// Asks the writer to write what waits and end, and waits for it until `deadline` from now. Returns the lines that were not written.
@@ -236,6 +238,13 @@ impl Queue {
 
     pub(super) fn count_written(&self, lines: u64) {
         self.written.fetch_add(lines, Relaxed);
+    }
+
+    /// Counts lines as lost that the writer has taken and cannot write.
+    pub(super) fn give_up(&self, lines: u64) {
+        let mut state = self.lock();
+        state.accepted = state.accepted.saturating_sub(lines);
+        self.lost.fetch_add(lines, Relaxed);
     }
 
     pub(super) fn written(&self) -> u64 {

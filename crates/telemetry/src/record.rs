@@ -81,6 +81,8 @@ pub struct RequestRecord<'a> {
     pub version: &'static str,
     /// Authority of the request, hostile bytes possible.
     pub host: &'a [u8],
+    /// The host of its route that it matched, as configured (`*.example.com`); none where the route is for any host.
+    pub host_pattern: Option<&'a str>,
     /// Path and query, hostile bytes possible.
     pub target: &'a [u8],
     /// User-Agent, hostile bytes possible.

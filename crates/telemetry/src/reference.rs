@@ -11,13 +11,14 @@ use wire::proxy_protocol::{Extras, Found, Origin, ProxyInfo, SslExtras, Transpor
 
 use super::exposition::Exposition;
 use super::key_server::KeyServerReporter;
-use super::line::{self, Clock, Form};
+use super::line::{self, Clock};
 use super::page::Metric;
 use super::record::{
     AddedFields, ConnRecord, ContractRecord, Decision, FlowRecord, KeyOperation, KeyOutcome, RequestRecord,
     TunnelRecord,
 };
 use super::reporter::Reporter;
+use super::rules::{Form, Rules};
 
 /// One kind of record in a log, with everything in it that it can hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -126,6 +127,7 @@ pub const FIELDS: &[(&str, &str)] = &[
     ("fault", "The side at fault: `client`, `upstream`, `proxy` or `key_server`; absent where nobody is."),
     ("reason", "Reason code; absent where all went well."),
     ("policy", "The policy that did not let it pass; absent where none did."),
+    ("sampled", "Share of such requests that have a line, where sampling leaves others out (`log.access.sample`)."),
     (
         "phase",
         "How far the connection came: `accept`, `proxy_header`, `tls_handshake`, `acme` (a challenge of a certificate authority), `head` or `tunnel`.",
@@ -162,10 +164,10 @@ pub fn examples() -> Vec<Example> {
     let (info, proxy) = (tls_info(), proxy_info());
     let (request, connection) = (request(&info, &proxy), connection(&proxy));
     let (tunnel, flow) = (tunnel(&info, &proxy), flow());
-    let both = |write: &dyn Fn(&mut Vec<u8>, &mut Clock, Form)| {
+    let both = |write: &dyn Fn(&mut Vec<u8>, &mut Clock, &Rules)| {
         [Form::Json, Form::Text].map(|form| {
             let mut out = Vec::new();
-            write(&mut out, &mut Clock::default(), form);
+            write(&mut out, &mut Clock::default(), &Rules::plain(form));
             String::from_utf8_lossy(&out).trim_end().to_owned()
         })
     };
@@ -176,22 +178,22 @@ pub fn examples() -> Vec<Example> {
         example(
             "request",
             "An HTTP request that ended, whatever became of it.",
-            both(&|out, clock, form| line::request(out, clock, form, &request)),
+            both(&|out, clock, rules| line::request(out, clock, rules, &request)),
         ),
         example(
             "connection",
             "A connection that ended before it was a request or tunnel.",
-            both(&|out, clock, form| line::connection(out, clock, form, &connection)),
+            both(&|out, clock, rules| line::connection(out, clock, rules, &connection)),
         ),
         example(
             "tunnel",
             "A TCP tunnel that ended.",
-            both(&|out, clock, form| line::tunnel(out, clock, form, &tunnel)),
+            both(&|out, clock, rules| line::tunnel(out, clock, rules, &tunnel)),
         ),
         example(
             "flow",
             "The datagrams of one client by one balancer, when they have been idle.",
-            both(&|out, clock, form| line::flow(out, clock, form, &flow)),
+            both(&|out, clock, rules| line::flow(out, clock, rules, &flow)),
         ),
         example(
             "key operation",
@@ -273,6 +275,7 @@ fn request<'a>(info: &'a tls::Info, proxy: &'a Option<ProxyInfo>) -> RequestReco
         method: "POST",
         version: "HTTP/2",
         host: b"shop.example",
+        host_pattern: Some("shop.example"),
         target: b"/orders?dry=1",
         user_agent: b"curl/8.14",
         request_id: b"8d3f0a6be1c24f7795d0c1a2b3e4f506",
@@ -429,4 +432,20 @@ pub fn key_server_metrics(reporter: &KeyServerReporter) -> Vec<Metric> {
     }
     reporter.list(&mut list);
     list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// The configuration knows just the fields that lines of the access log have.
+    #[test]
+    fn each_field_can_be_left_out_by_its_name() {
+        let of_audit = ["peer", "address", "ski", "operation", "outcome", "error", "queued_us", "service_us"];
+        let stay = ["time", "kind", "truncated", "fields.tenant"];
+        let names = FIELDS.iter().map(|(field, _)| field.rsplit(':').next().unwrap_or_default());
+        let expected: BTreeSet<_> = names.filter(|name| !of_audit.contains(name) && !stay.contains(name)).collect();
+        assert_eq!(expected, config::REMOVABLE_FIELDS.iter().copied().collect());
+    }
 }

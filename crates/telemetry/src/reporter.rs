@@ -1,23 +1,23 @@
 //! The process-wide end of reporting: makes the workers' ends, keeps what happens seldom, sums it all up when asked.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use config::{AccessLog, LogConfig};
+use config::{AccessLog, LogConfig, LogOutput};
 use prometheus_client::registry::Registry;
 use reason::Reason;
 
 use super::clients::{self, Order};
 use super::exposition::{self, Exposition};
-use super::form::form_of;
-use super::line::Form;
 use super::metrics::Totals;
 use super::once_per_second::OncePerSecond;
 use super::page::Metric;
 use super::process::Process;
 use super::queue::Queue;
+use super::remote::Remote;
+use super::rules::Rules;
 use super::shadow;
 use super::shared::{Shared, lock, published};
 use super::slow::CertificateExpiry;
@@ -40,6 +40,8 @@ pub struct Reporter {
     last_sample: Mutex<Option<(Instant, Sample)>>,
     /// The thread that writes the access log has been started.
     is_written: AtomicBool,
+    /// Number of the place where it is written.
+    place: AtomicU32,
 }
 
 /// The access log that a reload wants.
@@ -47,8 +49,8 @@ pub struct Reporter {
 pub struct NewLog {
     /// Its place, open, if it is another one.
     place: Option<Opened>,
-    /// Its form; none if there is to be no access log.
-    form: Option<Form>,
+    /// How its lines are written; none if there is to be no access log.
+    rules: Option<Rules>,
 }
 
 impl Reporter {
@@ -58,9 +60,9 @@ impl Reporter {
     /// The log file cannot be opened.
     pub fn start(log: &LogConfig, workers: usize) -> io::Result<Arc<Reporter>> {
         let place = log.access.as_ref().map(open).transpose()?;
-        let form = log.access.as_ref().map(form_of);
+        let rules = log.access.as_ref().map(|access| Rules::of(access, 0));
         let log =
-            Log { queue: Arc::new(Queue::new()), form: Arc::default(), complaint: Arc::new(OncePerSecond::new()) };
+            Log { queue: Arc::new(Queue::new()), rules: Arc::default(), complaint: Arc::new(OncePerSecond::new()) };
         let shared = Arc::new(Shared {
             workers: Mutex::new((0..workers).map(|index| Arc::new(WorkerShared::new(index))).collect()),
             log,
@@ -72,8 +74,9 @@ impl Reporter {
         });
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Totals::new(Arc::clone(&shared))));
-        let reporter = Reporter { shared, registry, last_sample: Mutex::new(None), is_written: AtomicBool::new(false) };
-        reporter.switch_log(NewLog { place, form })?;
+        let (last_sample, is_written, number) = (Mutex::new(None), AtomicBool::new(false), AtomicU32::new(0));
+        let reporter = Reporter { shared, registry, last_sample, is_written, place: number };
+        reporter.switch_log(NewLog { place, rules })?;
         Ok(Arc::new(reporter))
     }
 
@@ -193,17 +196,23 @@ impl Reporter {
         if now.access == wanted.access {
             return Ok(None);
         }
-        let moves = |wanted: &&AccessLog| now.access.as_ref().is_none_or(|now| now.path != wanted.path);
-        let place = wanted.access.as_ref().filter(moves).map(open).transpose()?;
-        Ok(Some(NewLog { place, form: wanted.access.as_ref().map(form_of) }))
+        let moves = |wanted: &&AccessLog| now.access.as_ref().is_none_or(|now| now.output != wanted.output);
+        let mut place = wanted.access.as_ref().filter(moves).map(open).transpose()?;
+        let mut number = self.place.load(Ordering::Relaxed);
+        if let Some(place) = &mut place {
+            number += 1;
+            place.place = number;
+        }
+        Ok(Some(NewLog { place, rules: wanted.access.as_ref().map(|access| Rules::of(access, number)) }))
     }
 
     /// Writes the access log to another place, or in another form, from its next line on.
     ///
     /// # Errors
     /// There was none, and no thread can be started to write it.
-    pub fn switch_log(&self, NewLog { place, form }: NewLog) -> io::Result<()> {
+    pub fn switch_log(&self, NewLog { place, rules }: NewLog) -> io::Result<()> {
         let log = &self.shared.log;
+        let number = place.as_ref().map(|place| place.place);
         match place {
             Some(place) if self.is_written.load(Ordering::Relaxed) => log.queue.retarget(place),
             Some(place) => {
@@ -212,7 +221,8 @@ impl Reporter {
             }
             None => {}
         }
-        log.form.set(form);
+        self.place.store(number.unwrap_or(self.place.load(Ordering::Relaxed)), Ordering::Relaxed);
+        log.rules.set(rules);
         Ok(())
     }
 
@@ -240,15 +250,26 @@ impl Drop for Reporter {
     }
 }
 
-fn target(access: &AccessLog) -> Target {
-    access.path.clone().map_or(Target::Stdout, Target::File)
-}
-
-fn explain(access: &AccessLog, error: &io::Error) -> io::Error {
-    let path = access.path.as_ref().map_or("standard output".into(), |path| path.display().to_string());
-    io::Error::new(error.kind(), format!("the access log {path} cannot be opened: {error}"))
+/// What the place of an access log is called.
+fn name(output: &LogOutput) -> String {
+    match output {
+        LogOutput::Stdout => "standard output".to_owned(),
+        LogOutput::File(path) => path.display().to_string(),
+        LogOutput::Journald => "journald".to_owned(),
+        LogOutput::Syslog(syslog) => syslog.to_string(),
+    }
 }
 
 fn open(access: &AccessLog) -> io::Result<Opened> {
-    Opened::new(target(access)).map_err(|error| explain(access, &error))
+    let opened = || match &access.output {
+        LogOutput::File(path) => Opened::new(Target::File(path.clone())),
+        output => match Remote::of(output)? {
+            Some(remote) => Ok(Opened::service(name(output), remote)),
+            None => Opened::new(Target::Stdout),
+        },
+    };
+    let explain = |error: io::Error| {
+        io::Error::new(error.kind(), format!("the access log {} cannot be opened: {error}", name(&access.output)))
+    };
+    opened().map_err(explain)
 }

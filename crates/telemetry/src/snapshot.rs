@@ -164,21 +164,26 @@ impl Snapshot {
         for worker in shared.workers() {
             for slot in worker.listeners.slots() {
                 let cells = &slot.cells;
-                let [mut full, mut resumed, mut requests] = [[0; BUCKET_COUNT]; 3];
+                let [mut full, mut resumed] = [[0; BUCKET_COUNT]; 2];
                 cells.full_handshakes.add_to(&mut full, &mut sum_ns);
                 cells.resumed_handshakes.add_to(&mut resumed, &mut sum_ns);
-                cells.requests.add_to(&mut requests, &mut sum_ns);
                 let totals = ListenerTotals {
                     accepted: cells.opened.get(),
                     closed: cells.closed.get(),
-                    requests: requests.iter().sum(),
+                    requests: 0,
                     full_handshakes: full.iter().sum(),
                     resumed_handshakes: resumed.iter().sum(),
                     received: cells.received.get(),
                     sent: cells.sent.get(),
                 };
-                snapshot.latency.0.iter_mut().zip(requests).for_each(|(all, count)| *all += count);
                 snapshot.listeners.entry(slot.labels[0].to_string()).or_default().add(&totals);
+            }
+            for slot in worker.routes.slots() {
+                let mut requests = [0; BUCKET_COUNT];
+                slot.cells.add_to(&mut requests, &mut sum_ns);
+                snapshot.listeners.entry(slot.labels[0].to_string()).or_default().requests +=
+                    requests.iter().sum::<u64>();
+                snapshot.latency.0.iter_mut().zip(requests).for_each(|(all, count)| *all += count);
             }
             for slot in worker.requests.slots() {
                 let [_, route, _, code] = slot.texts();

@@ -6,6 +6,8 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use super::remote::Remote;
+
 /// Permissions of a new log file: the owner writes, the group reads.
 const FILE_MODE: u32 = 0o640;
 
@@ -18,15 +20,18 @@ pub(super) enum Target {
     Stdout,
     /// Standard error. Failures of this one are not told to anyone.
     Stderr,
+    /// A log service; what it is called.
+    Service(String),
 }
 
 impl Target {
     /// The opened target, and whether it ends within a line.
-    pub(super) fn open(&self) -> io::Result<(File, bool)> {
+    fn open(&self) -> io::Result<(File, bool)> {
         match self {
             Target::File(path) => open_file(path),
             Target::Stdout => io::stdout().as_fd().try_clone_to_owned().map(|fd| (File::from(fd), false)),
             Target::Stderr => io::stderr().as_fd().try_clone_to_owned().map(|fd| (File::from(fd), false)),
+            Target::Service(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
@@ -35,6 +40,7 @@ impl Target {
             Target::File(path) => path.display().to_string(),
             Target::Stdout => "standard output".to_owned(),
             Target::Stderr => "standard error".to_owned(),
+            Target::Service(name) => name.clone(),
         }
     }
 }
@@ -43,19 +49,33 @@ impl Target {
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) target: Target,
-    pub(super) file: File,
-    /// It ends within a line that is not ours to finish.
-    pub(super) newline_owed: bool,
+    pub(super) sink: Sink,
+    /// Which of the places that the log has had: lines say which they are for.
+    pub(super) place: u32,
+}
+
+/// What takes bytes.
+#[derive(Debug)]
+pub(super) enum Sink {
+    /// Lines. A file may end within a line that is not ours to finish.
+    File { file: File, newline_owed: bool },
+    /// Messages.
+    Remote(Box<Remote>),
 }
 
 impl Opened {
-    /// Opens `target`.
+    /// Opens `target`, which is no service.
     ///
     /// # Errors
     /// It cannot be opened.
     pub(super) fn new(target: Target) -> io::Result<Opened> {
         let (file, newline_owed) = target.open()?;
-        Ok(Opened { target, file, newline_owed })
+        Ok(Opened { target, sink: Sink::File { file, newline_owed }, place: 0 })
+    }
+
+    /// A log service, which need not be there yet.
+    pub(super) fn service(name: String, remote: Remote) -> Opened {
+        Opened { target: Target::Service(name), sink: Sink::Remote(Box::new(remote)), place: 0 }
     }
 }
 

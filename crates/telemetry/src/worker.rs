@@ -13,12 +13,13 @@ use reason::{Reason, Side};
 
 use super::clients::{ClientTable, Published};
 use super::count::{Count, Durations, Family, OTHER, StatusCounts};
-use super::form::FormSwitch;
+use super::form::{RulesSwitch, SeenRules};
 use super::key_cells::{KeyGroupCells, KeyServerCells};
-use super::line::{self, Clock, Form};
+use super::line::{self, Clock};
 use super::once_per_second::OncePerSecond;
 use super::queue::{Chunk, Queue};
 use super::record::{ConnRecord, FlowRecord, RequestRecord, TunnelRecord, code_of};
+use super::rules::Rules;
 use super::shadow::{self, ShadowKind, ShadowTable};
 
 /// Lines are handed to the writer when they reach this many bytes.
@@ -37,7 +38,6 @@ pub(super) struct ListenerCells {
     pub(super) datagrams_received: Count,
     pub(super) datagrams_sent: Count,
     pub(super) datagrams_lost: Count,
-    pub(super) requests: Durations,
     pub(super) full_handshakes: Durations,
     pub(super) resumed_handshakes: Durations,
 }
@@ -94,6 +94,10 @@ pub(super) struct WorkerShared {
     pub(super) listeners: Family<1, ListenerCells>,
     /// By listener, route, method, code.
     pub(super) requests: Family<4, Count>,
+    /// How long requests took, by listener, route.
+    pub(super) routes: Family<2, Durations>,
+    /// Requests by the pattern of their host, class of the status.
+    pub(super) hosts: Family<2, Count>,
     /// By upstream, server.
     pub(super) upstreams: Family<2, UpstreamCells>,
     /// By listener, server name, upstream, server.
@@ -130,6 +134,8 @@ impl WorkerShared {
         WorkerShared {
             listeners: Family::new(256),
             requests: Family::new(4096),
+            routes: Family::new(1024),
+            hosts: Family::new(4096),
             upstreams: Family::new(1024),
             tunnels: Family::new(1024),
             handshakes: Family::new(512),
@@ -171,10 +177,12 @@ impl WorkerShared {
     }
 
     /// How often a label set did not fit, by family.
-    pub(super) fn overflows(&self) -> [(&'static str, u64); 14] {
+    pub(super) fn overflows(&self) -> [(&'static str, u64); 16] {
         [
             ("listeners", self.listeners.overflow()),
             ("requests", self.requests.overflow()),
+            ("routes", self.routes.overflow()),
+            ("hosts", self.hosts.overflow()),
             ("upstreams", self.upstreams.overflow()),
             ("tunnels", self.tunnels.overflow()),
             ("handshakes", self.handshakes.overflow()),
@@ -195,7 +203,7 @@ impl WorkerShared {
 #[derive(Debug, Clone)]
 pub(super) struct Log {
     pub(super) queue: Arc<Queue>,
-    pub(super) form: Arc<FormSwitch>,
+    pub(super) rules: Arc<RulesSwitch>,
     /// Shared by all workers.
     pub(super) complaint: Arc<OncePerSecond>,
 }
@@ -208,19 +216,28 @@ struct LineBuffer {
     /// Length of the whole lines in `chunk`. Beyond it may stand what a panic left of a line.
     whole: usize,
     clock: Clock,
+    rules: SeenRules,
     /// Lines dropped when that was last told.
     reported: u64,
 }
 
 impl LineBuffer {
-    fn append(&mut self, dropped: &Count, write: impl FnOnce(&mut Vec<u8>, &mut Clock, Form)) {
-        let Some(form) = self.log.form.get() else { return };
+    fn append(&mut self, dropped: &Count, write: impl FnOnce(&mut Vec<u8>, &mut Clock, &Rules)) {
+        if self.log.rules.look(&mut self.rules) {
+            // What was written by other rules may be for another place.
+            self.end(dropped);
+        }
+        if self.rules.get().is_none() {
+            return;
+        }
         self.chunk.bytes.truncate(self.whole);
         if self.whole >= KEEP_BYTES && !self.hand_over() {
             dropped.add(1);
             return;
         }
-        write(&mut self.chunk.bytes, &mut self.clock, form);
+        let Some(rules) = self.rules.get() else { return };
+        self.chunk.place = rules.place;
+        write(&mut self.chunk.bytes, &mut self.clock, rules);
         // Some forms leave some lines out.
         if self.chunk.bytes.len() == self.whole {
             return;
@@ -257,12 +274,15 @@ impl LineBuffer {
         }
     }
 
-    /// The last flush: what the queue does not take now is lost.
+    /// The last flush of these rules: what the queue does not take now is lost.
     fn end(&mut self, dropped: &Count) {
         self.chunk.bytes.truncate(self.whole);
         if self.chunk.lines > 0 && !self.log.queue.hand_over(&mut self.chunk) {
             dropped.add(self.chunk.lines);
+            self.chunk.bytes.clear();
+            self.chunk.lines = 0;
         }
+        self.whole = self.chunk.bytes.len();
     }
 }
 
@@ -283,7 +303,14 @@ impl WorkerReport {
 
     pub(super) fn new(shared: Arc<WorkerShared>, log: Log) -> WorkerReport {
         let reported = shared.lines_dropped.get();
-        let lines = LineBuffer { log, chunk: Chunk::default(), whole: 0, clock: Clock::default(), reported };
+        let lines = LineBuffer {
+            log,
+            chunk: Chunk::default(),
+            whole: 0,
+            clock: Clock::default(),
+            rules: SeenRules::default(),
+            reported,
+        };
         WorkerReport {
             shared,
             clients: RefCell::new(ClientTable::new()),
@@ -322,7 +349,7 @@ impl WorkerReport {
     pub fn connection_failed(&self, record: &ConnRecord<'_>) {
         self.shared.failures.at([record.listener, record.phase, record.reason.code()]).add(1);
         self.fault(record.fault, Some(record.reason));
-        self.line(|out, clock, form| line::connection(out, clock, form, record));
+        self.line(|out, clock, rules| line::connection(out, clock, rules, record));
     }
 
     /// Datagrams came to a listener, with this many bytes in all.
@@ -369,7 +396,7 @@ impl WorkerReport {
             clients.bytes(record.client.ip(), record.bytes_received, record.bytes_sent);
             clients.connection(record.client.ip());
         }
-        self.line(|out, clock, form| line::flow(out, clock, form, record));
+        self.line(|out, clock, rules| line::flow(out, clock, rules, record));
     }
 
     /// A handshake ended well.
@@ -389,10 +416,13 @@ impl WorkerReport {
     /// A request ended: one log line, its metrics.
     pub fn request(&self, record: &RequestRecord<'_>) {
         let shared = &*self.shared;
-        shared.listeners.at([record.listener]).requests.observe(record.duration);
         let mut digits = [0; 3];
         let code = code_name(record.status, &mut digits);
         let route = record.route.unwrap_or("");
+        shared.routes.at([record.listener, route]).observe(record.duration);
+        if let Some(host) = record.host_pattern {
+            shared.hosts.at([host, class_name(record.status)]).add(1);
+        }
         shared.requests.at([record.listener, route, method_name(record.method), code]).add(1);
         if let Some(upstream) = record.upstream {
             let cells = shared.upstreams.at([upstream, record.server.unwrap_or("")]);
@@ -434,7 +464,7 @@ impl WorkerReport {
                 clients.bytes(client, record.bytes_received, record.bytes_sent);
             }
         }
-        self.line(|out, clock, form| line::request(out, clock, form, record));
+        self.line(|out, clock, rules| line::request(out, clock, rules, record));
     }
 
     /// A server responded with a status for which another server has the request next.
@@ -480,7 +510,7 @@ impl WorkerReport {
         if let Some(client) = record.client {
             self.clients.borrow_mut().tunnel(client.ip(), record.duration);
         }
-        self.line(|out, clock, form| line::tunnel(out, clock, form, record));
+        self.line(|out, clock, rules| line::tunnel(out, clock, rules, record));
     }
 
     /// Hands gathered lines to the writer and shows the client table. For the worker's tick, every 200 ms or less; never waits.
@@ -496,7 +526,7 @@ impl WorkerReport {
         }
     }
 
-    fn line(&self, write: impl FnOnce(&mut Vec<u8>, &mut Clock, Form)) {
+    fn line(&self, write: impl FnOnce(&mut Vec<u8>, &mut Clock, &Rules)) {
         self.lines.borrow_mut().append(&self.shared.lines_dropped, write);
     }
 }
@@ -522,6 +552,19 @@ fn code_name(status: u16, digits: &mut [u8; 3]) -> &str {
             *digits = [100, 10, 1].map(|place| b'0' + (status / place % 10) as u8);
             std::str::from_utf8(digits).unwrap_or(OTHER)
         }
+        _ => OTHER,
+    }
+}
+
+/// The class of a status as a label.
+fn class_name(status: u16) -> &'static str {
+    match status {
+        0 => "none",
+        100..200 => "1xx",
+        200..300 => "2xx",
+        300..400 => "3xx",
+        400..500 => "4xx",
+        500..600 => "5xx",
         _ => OTHER,
     }
 }

@@ -1,4 +1,4 @@
-//! The thread behind a [`Queue`]: writes lines to a file, to standard output or to standard error, and outlives whatever they do.
+//! The thread behind a [`Queue`]: writes lines to a file, to standard output, to standard error or to a log service, and outlives whatever they do.
 //!
 //! On an error it keeps its place, waits and tries again, while the queue fills and the workers count what they must drop. What was half
 //! written is finished first, so that a target that recovers holds whole lines only.
@@ -9,6 +9,8 @@
 //!         └── rest, from its line's start ←── reopen ─────┤
 //!                                                         └─ deadline of the end ─→ stop
 //! ```
+//!
+//! After a reload that moves the log, lines that were written for the place before are still written there, unless that fails.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Seek, Write};
@@ -18,11 +20,15 @@ use std::time::Duration;
 
 use super::once_per_second::OncePerSecond;
 use super::queue::{Chunk, Pause, Queue, Work};
-use super::target::{Opened, Target, open_file};
+use super::remote::Sent;
+use super::target::{Opened, Sink, Target, open_file};
 
 /// First and longest wait before another try at a target that failed.
 const RETRY_FIRST: Duration = Duration::from_millis(10);
 const RETRY_LONGEST: Duration = Duration::from_secs(1);
+
+/// Places before the current one that are kept open for lines that come late.
+const KEPT_PLACES: usize = 3;
 
 /// Opens `target` and starts the thread that empties `queue` into it.
 ///
@@ -37,17 +43,15 @@ pub(super) fn start(name: &str, target: Target, queue: Arc<Queue>) -> io::Result
 /// # Errors
 /// No thread can be started.
 pub(super) fn start_on(name: &str, opened: Opened, queue: Arc<Queue>) -> io::Result<()> {
-    let Opened { target, file, newline_owed } = opened;
-    let writer = Writer { target, file, newline_owed, queue, stale: false, complaint: OncePerSecond::new() };
+    let writer = Writer { current: opened, others: Vec::new(), queue, stale: false, complaint: OncePerSecond::new() };
     std::thread::Builder::new().name(name.to_owned()).spawn(move || writer.run())?;
     Ok(())
 }
 
 struct Writer {
-    target: Target,
-    file: File,
-    /// The file ends within a line that is not ours to finish.
-    newline_owed: bool,
+    current: Opened,
+    /// Those before it and, while lines for one of these still come, behind it.
+    others: Vec<Opened>,
     queue: Arc<Queue>,
     /// A reopening was asked for and has not succeeded yet; the old file is still written.
     stale: bool,
@@ -77,15 +81,84 @@ impl Writer {
 
     /// Writes all of `chunk`, however long it takes. False if the deadline of the end came first.
     fn write(&mut self, chunk: &Chunk) -> bool {
+        if chunk.place != self.current.place {
+            self.take_next_place();
+        }
+        if let Some(other) = self.others.iter_mut().find(|other| other.place == chunk.place) {
+            std::mem::swap(&mut self.current, other);
+        }
+        match self.current.sink {
+            _ if chunk.place != self.current.place => {
+                self.queue.give_up(chunk.lines);
+                true
+            }
+            Sink::File { .. } => self.write_lines(chunk),
+            Sink::Remote(_) => self.send(chunk),
+        }
+    }
+
+    /// Whether the log has gone on at another place than the current one.
+    fn is_late(&self) -> bool {
+        self.others.iter().any(|other| other.place > self.current.place)
+    }
+
+    /// Sends the messages of a chunk.
+    fn send(&mut self, chunk: &Chunk) -> bool {
+        let (mut done, mut lines, mut delay) = (0, 0, RETRY_FIRST);
+        while done < chunk.bytes.len() && self.current.place == chunk.place {
+            let Sink::Remote(remote) = &mut self.current.sink else { break };
+            let (queue, mut pause) = (&self.queue, Pause::Elapsed);
+            let sent = remote.send(&chunk.bytes[done..], &mut || {
+                pause = queue.pause(Duration::ZERO);
+                pause == Pause::Elapsed
+            });
+            let error = match sent {
+                Ok(Sent::Out(length, count)) => {
+                    self.queue.count_written(count);
+                    (done, lines, delay) = (done + length, lines + count, RETRY_FIRST);
+                    continue;
+                }
+                Ok(Sent::TooLarge(length)) => {
+                    self.queue.give_up(1);
+                    (done, lines) = (done + length, lines + 1);
+                    continue;
+                }
+                Err(error) => error,
+            };
+            self.complain("cannot reach the log service; lines that do not fit into memory will be lost", &error);
+            if self.is_late() {
+                break;
+            }
+            if pause == Pause::Elapsed {
+                pause = self.queue.pause(delay);
+            }
+            match pause {
+                Pause::Elapsed => delay = (2 * delay).min(RETRY_LONGEST),
+                Pause::Reopen => self.reopen(),
+                Pause::Expired => return false,
+            }
+        }
+        // What is left was for a place that the log has left.
+        self.queue.give_up(chunk.lines.saturating_sub(lines));
+        true
+    }
+
+    /// Writes the lines of a chunk.
+    fn write_lines(&mut self, chunk: &Chunk) -> bool {
         let bytes = &chunk.bytes;
         let mut done = 0;
         let mut delay = RETRY_FIRST;
         while done < bytes.len() {
-            let next = if self.newline_owed { b"\n" } else { &bytes[done..] };
-            let error = match self.file.write(next) {
+            let Sink::File { file, newline_owed } = &mut self.current.sink else {
+                // The log has gone on at a service, which cannot take lines.
+                self.queue.give_up(memchr::memchr_iter(b'\n', &bytes[done..]).count() as u64);
+                return true;
+            };
+            let next = if *newline_owed { b"\n" } else { &bytes[done..] };
+            let error = match file.write(next) {
                 Ok(0) => ErrorKind::WriteZero.into(),
-                Ok(_) if self.newline_owed => {
-                    self.newline_owed = false;
+                Ok(_) if *newline_owed => {
+                    *newline_owed = false;
                     continue;
                 }
                 Ok(n) => {
@@ -107,7 +180,7 @@ impl Writer {
                 Pause::Elapsed => delay = (2 * delay).min(RETRY_LONGEST),
                 Pause::Reopen => done = self.reopen_within(bytes, done),
                 Pause::Expired => {
-                    take_back(&mut self.file, (done - line_start(bytes, done)) as u64);
+                    self.take_back((done - line_start(bytes, done)) as u64);
                     return false;
                 }
             }
@@ -119,22 +192,36 @@ impl Writer {
         self.queue.count_written(memchr::memchr_iter(b'\n', written).count() as u64);
     }
 
+    /// Goes on at the next place, if there is one.
+    fn take_next_place(&mut self) -> bool {
+        let mut is_another = false;
+        while let Some(next) = self.queue.next_target() {
+            self.others.push(std::mem::replace(&mut self.current, next));
+            // Lines for a place so long ago have been written.
+            self.others.sort_by_key(|other| std::cmp::Reverse(other.place));
+            self.others.truncate(KEPT_PLACES);
+            (self.stale, is_another) = (false, true);
+        }
+        is_another
+    }
+
     fn reopen(&mut self) {
-        if let Some(Opened { target, file, newline_owed }) = self.queue.next_target() {
-            (self.target, self.file, self.newline_owed, self.stale) = (target, file, newline_owed, false);
+        if self.take_next_place() {
             return;
         }
-        let Target::File(path) = &self.target else { return };
-        match open_file(path) {
-            Ok((file, newline_owed)) => {
-                self.file = file;
-                self.newline_owed = newline_owed;
-                self.stale = false;
-            }
-            Err(error) => {
-                self.stale = true;
-                self.complain("cannot be opened again; the old file is still written", &error);
-            }
+        match (&self.current.target, &mut self.current.sink) {
+            (_, Sink::Remote(remote)) => remote.disconnect(),
+            (Target::File(path), sink) => match open_file(path) {
+                Ok((file, newline_owed)) => {
+                    *sink = Sink::File { file, newline_owed };
+                    self.stale = false;
+                }
+                Err(error) => {
+                    self.stale = true;
+                    self.complain("cannot be opened again; the old file is still written", &error);
+                }
+            },
+            _ => {}
         }
     }
 
@@ -147,14 +234,17 @@ impl Writer {
             return done;
         }
         // The old file ends within a line: finish it there, or else take it back and write it whole to the new one.
-        let rest = self.file.write(&bytes[done..line_end]).unwrap_or(0);
+        let rest = match &mut self.current.sink {
+            Sink::File { file, .. } => file.write(&bytes[done..line_end]).unwrap_or(0),
+            Sink::Remote(_) => 0,
+        };
         let done = done + rest;
         if done == line_end {
             self.count(&bytes[line_start..line_end]);
             self.reopen();
             return line_end;
         }
-        let taken_back = take_back(&mut self.file, (done - line_start) as u64);
+        let taken_back = self.take_back((done - line_start) as u64);
         let old = self.identity();
         self.reopen();
         let moved = !self.stale && self.identity() != old;
@@ -163,16 +253,24 @@ impl Writer {
 
     /// Which object the open file is.
     fn identity(&self) -> Option<(u64, u64)> {
-        self.file.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()))
+        let Sink::File { file, .. } = &self.current.sink else { return None };
+        file.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()))
+    }
+
+    fn take_back(&mut self, length: u64) -> bool {
+        match &mut self.current.sink {
+            Sink::File { file, .. } => take_back(file, length),
+            Sink::Remote(_) => false,
+        }
     }
 
     /// At most one message a second, and none about standard error, where messages go.
     fn complain(&self, what: &str, error: &io::Error) {
-        if matches!(self.target, Target::Stderr) {
+        if matches!(self.current.target, Target::Stderr) {
             return;
         }
         if let Some(suppressed) = self.complaint.allow() {
-            let log = self.target.name();
+            let log = self.current.target.name();
             tracing::error!(log, %error, suppressed, "log: {what}; free disk space or fix the path, then send SIGUSR1");
         }
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::placeholders::{Claims, Placeholder, Scope, cut, parts, placeholder};
-use super::{Build, Fault, identifier, read};
+use super::{Build, Fault, access_log, identifier, read};
 use crate::model::{Escape, LogField, RouteConfig, Template, TemplatePart, Variable};
 use crate::problem::shown;
 use crate::yaml::Node;
@@ -19,6 +19,8 @@ pub(super) struct Credentials {
     /// Header fields, in lower case.
     headers: BTreeSet<String>,
     cookies: BTreeSet<String>,
+    /// Query parameters that the log does not show.
+    redacted: BTreeSet<String>,
 }
 
 impl Credentials {
@@ -35,12 +37,26 @@ impl Credentials {
             headers.extend(read::text(node, "header").map(str::to_ascii_lowercase));
             cookies.extend(read::text(node, "cookie").map(str::to_owned));
         }
-        Credentials { headers, cookies }
+        let access = root.get("log").and_then(|log| log.get("access"));
+        let redacted = access.map(access_log::redacted).unwrap_or_default().into_iter().collect();
+        Credentials { headers, cookies, redacted }
     }
 
     /// The value of a field, unless a credential stands in it.
     fn none_in(&self, parts: Vec<TemplatePart>) -> Result<Template, Fault> {
         let template = Template { parts };
+        let is_redacted = |name: &str| {
+            access_log::folded(name).split(['[', ']']).any(|part| self.redacted.contains(part.trim_matches('_')))
+        };
+        let redacted = template.variables().find_map(|variable| match variable {
+            Variable::Query(name) if is_redacted(name) => Some(name),
+            _ => None,
+        });
+        if let Some(name) = redacted {
+            let what = format!("the query parameter {} is redacted in the log", shown(name));
+            let fix = "leave it out; if it is no secret, set `log.access.redact: { well_known: false }` and list in `query` what is one";
+            return Err(Fault::new(what, fix));
+        }
         let is_one = |variable: &&Variable| match variable {
             Variable::Header(name) => self.headers.contains(name),
             Variable::Cookie(name) => self.cookies.contains(name),

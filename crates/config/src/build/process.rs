@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use wire::http::field_kind::may_be_trusted;
 
 use super::{Build, Fault, Referenced, address, headers, read};
-use crate::model::{AccessLog, Forwarding, LogConfig, LogField, SandboxConfig, SandboxMode};
+use crate::model::{Forwarding, LogConfig, LogField, SandboxConfig, SandboxMode};
 use crate::problem::shown;
 use crate::yaml::Node;
 
@@ -64,34 +64,9 @@ impl Build<'_> {
         if read::text(node, "access") == Some("none") {
             log.access = None;
         } else if let Some(access) = node.get("access") {
-            log.access = Some(AccessLog {
-                path: self.log_path(access),
-                json: read::text(access, "format") != Some("text"),
-                fields,
-                ..AccessLog::default()
-            });
+            log.access = Some(self.access_log(access, fields));
         }
         log
-    }
-
-    /// The file of the access log; none for stdout. It need not exist, but its folder must.
-    pub(super) fn log_path(&mut self, access: &Node) -> Option<PathBuf> {
-        let node = access.get("output")?;
-        let text = node.text().filter(|text| *text != "stdout")?;
-        if matches!(text, "stderr" | "-" | "syslog") {
-            let what = format!("the access log cannot go to {}", shown(text));
-            self.problems.add(node.span, what, "write `stdout` or the path of a file");
-        }
-        let path = self.sources.folder(node.span).join(text);
-        if let Some(folder) = path.parent() {
-            self.referenced.push(super::Referenced {
-                path: folder.to_owned(),
-                is_folder: true,
-                is_read: false,
-                span: node.span,
-            });
-        }
-        Some(path)
     }
 }
 

@@ -25,7 +25,8 @@ pub use acme::{AcmeOptions, DnsOptions};
 pub(crate) use listeners::ADMIN;
 pub use listeners::{HalfClose, ListenerLimits, ListenerOptions};
 pub use policies::{CertificateKey, PolicyMode};
-pub(crate) use process::FORWARDING;
+pub use process::LogFormat;
+pub(crate) use process::{FACILITIES, FORWARDING};
 pub use responses::{CompressionOptions, Encoding};
 pub use routes::{RedirectQuery, RouteOptions};
 pub use upstreams::{HealthMethod, QueueConfig, SameSite, WhenAllDown};
@@ -132,6 +133,8 @@ pub(crate) static OBJECTS: &[&Object] = &[
     &ADMIN_TLS,
     &LOG,
     &ACCESS_LOG,
+    &REDACT,
+    &SYSLOG,
     &SANDBOX,
     &LIMITS,
 ];

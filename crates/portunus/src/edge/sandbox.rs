@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use config::{Config, DnsUpdater, Endpoint, SandboxMode, Secret, SourceConfig, Trust};
+use config::{Config, DnsUpdater, Endpoint, LogOutput, SandboxMode, Secret, SourceConfig, Trust};
 use net::capabilities::{self, Capability};
 use net::confine::{Confined, Files, Places, Role, confine};
 
@@ -107,7 +107,7 @@ impl Needs {
     }
 
     fn writes_of(&mut self, config: &Config, beside: &Beside, control: &Control) {
-        if let Some(path) = config.log.access.as_ref().and_then(|access| access.path.as_deref()) {
+        if let Some(LogOutput::File(path)) = config.log.access.as_ref().map(|access| &access.output) {
             self.writes(path, "access log");
         }
         let admin = config.admin.iter().map(|admin| &admin.bind);

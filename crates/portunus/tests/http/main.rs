@@ -19,6 +19,7 @@ mod trial;
 mod websocket;
 
 mod access;
+mod access_log;
 mod alternative;
 mod authority;
 mod bandwidth;

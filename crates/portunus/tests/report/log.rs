@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::{AccessLog, LogConfig};
+use config::{AccessLog, LogConfig, LogFormat, LogOutput};
 use telemetry::{Reporter, RequestRecord, WorkerReport};
 
 use crate::{record, value};
@@ -17,7 +17,7 @@ use crate::{record, value};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn start(path: &Path) -> std::io::Result<Arc<Reporter>> {
-    let access = AccessLog { path: Some(path.to_owned()), json: true, ..AccessLog::default() };
+    let access = AccessLog { output: LogOutput::File(path.to_owned()), ..AccessLog::default() };
     Reporter::start(&LogConfig { access: Some(access), level: "info".into() }, 1)
 }
 
@@ -249,7 +249,7 @@ fn a_pipe_replaced_within_a_line_gets_the_line_whole() {
 fn a_log_for_people_has_one_line_per_request_too() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("access.log");
-    let access = AccessLog { path: Some(path.clone()), json: false, ..AccessLog::default() };
+    let access = AccessLog { output: LogOutput::File(path.clone()), format: LogFormat::Text, ..AccessLog::default() };
     let reporter = Reporter::start(&LogConfig { access: Some(access), level: "info".into() }, 1).unwrap();
     let worker = reporter.worker(0);
     worker.request(&RequestRecord { target: b"/a b\r\n\x1b[2J", ..record() });

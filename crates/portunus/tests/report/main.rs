@@ -24,6 +24,7 @@ fn record() -> RequestRecord<'static> {
         method: "GET",
         version: "HTTP/1.1",
         host: b"api.example.com",
+        host_pattern: Some("*.example.com"),
         target: b"/items",
         user_agent: b"test",
         request_id: b"0123456789abcdef",

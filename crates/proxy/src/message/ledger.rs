@@ -15,6 +15,7 @@ use crate::connection::Conn;
 use crate::geoip::Located;
 use crate::message::contract_note::ContractNote;
 use crate::message::dry_run::DryRun;
+use crate::message::host_label::{MAX_LABEL_BYTES, host_label};
 use crate::message::rejection::Rejection;
 use crate::message::scratch::Parts;
 use crate::policies::{Permits, Throttles};
@@ -187,6 +188,8 @@ impl Ledger {
             AddedValues { fields, values: Values { sought, params, request_id: self.id(), is_secure: *is_secure } }
         });
         self.throttles.report(&worker.report);
+        let mut room = [0; MAX_LABEL_BYTES];
+        let host_pattern = self.route.as_ref().and_then(|route| host_label(&route.hosts, &head.authority, &mut room));
         worker.report.request(&RequestRecord {
             started: self.started,
             listener: &conn.listener.name,
@@ -202,6 +205,7 @@ impl Ledger {
                 Version::H3 => "HTTP/3",
             },
             host: &head.authority,
+            host_pattern,
             target: &head.target,
             user_agent: head.fields.get("user-agent").unwrap_or_default(),
             request_id: self.id(),

@@ -11,6 +11,7 @@ pub mod opening;
 pub mod sides;
 pub mod body;
 pub mod dry_run;
+mod host_label;
 pub mod forwarding;
 pub mod rejection;
 pub mod grpc;

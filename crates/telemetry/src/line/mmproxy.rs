@@ -7,8 +7,9 @@ use std::time::SystemTime;
 
 use reason::{Reason, Side};
 
-use super::{Clock, ConnRecord, FlowRecord, Json, TunnelRecord};
-use crate::record::code_of;
+use super::Clock;
+use super::fields::Fields;
+use crate::record::{ConnRecord, FlowRecord, TunnelRecord, code_of};
 
 /// Verbosity from which failures of single connections are reported.
 const FAILURES: u8 = 1;
@@ -32,13 +33,13 @@ impl MmproxyLine {
 
     /// Adds a text.
     pub fn text(mut self, key: &'static str, value: &str) -> MmproxyLine {
-        Json::on(&mut self.out).text(key, value.as_bytes());
+        Fields::on(&mut self.out).text(key, value.as_bytes());
         self
     }
 
     /// Adds a number.
     pub fn number(mut self, key: &'static str, value: u64) -> MmproxyLine {
-        Json::on(&mut self.out).number(key, value);
+        Fields::on(&mut self.out).number(key, value);
         self
     }
 
@@ -49,11 +50,17 @@ impl MmproxyLine {
     }
 }
 
-fn begin<'a>(out: &'a mut Vec<u8>, clock: &mut Clock, at: SystemTime, level: &'static str, message: &str) -> Json<'a> {
+fn begin<'a>(
+    out: &'a mut Vec<u8>,
+    clock: &mut Clock,
+    at: SystemTime,
+    level: &'static str,
+    message: &str,
+) -> Fields<'a> {
     out.extend_from_slice(b"{\"time\":\"");
     clock.write(out, at);
     out.push(b'"');
-    let mut json = Json::on(out);
+    let mut json = Fields::on(out);
     json.text("level", level.as_bytes());
     json.text("msg", message.as_bytes());
     json
@@ -71,7 +78,7 @@ struct Ends<'a> {
 }
 
 impl Ends<'_> {
-    fn write(&self, json: &mut Json<'_>) {
+    fn write(&self, json: &mut Fields<'_>) {
         json.number("listenerNum", 0);
         json.text("protocol", self.protocol.as_bytes());
         if let Some(remote) = self.remote {

@@ -18,7 +18,14 @@ pub(super) const REPORTS: &[FixedBound] = &[
         "The rest is cut and marked.",
     ),
     bound(
-        "telemetry/src/line.rs",
+        "telemetry/src/redact.rs",
+        "MAX_NAME_BYTES",
+        "Name of a query parameter that is compared with those that are redacted",
+        "128 bytes",
+        "The value under a longer name is redacted.",
+    ),
+    bound(
+        "telemetry/src/line/fields.rs",
         "MAX_TRUNCATED",
         "Fields of a line that are marked as cut",
         "12",

@@ -41,18 +41,118 @@ pub(in crate::shape) static LOG: Object = object(
     ]],
 );
 
+words! {
+    /// How lines of the access log are written.
+    pub enum LogFormat {
+        /// An object of JSON.
+        #[default]
+        Json = "json",
+        /// For people.
+        Text = "text",
+        /// Names and values.
+        Logfmt = "logfmt",
+        /// The Common Log Format of NCSA's and Apache's servers.
+        Common = "common",
+    }
+}
+
+/// Facilities of syslog by number (RFC 5424 §6.2.1).
+pub(crate) const FACILITIES: &[&str] = &[
+    "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp", "ntp",
+    "audit", "alert", "clock", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7",
+];
+
 pub(in crate::shape) static ACCESS_LOG: Object = object(
     "access",
     "the access log",
     &[&[
-        optional("format", Shape::Choice(&["json", "text"]), "json", "JSON for machines, text for people."),
+        optional(
+            "format",
+            Shape::Choice(LogFormat::WORDS),
+            "json",
+            "`json` or `logfmt` for machines, `text` for people. `common`: the Common Log Format of NCSA's and Apache's servers, which has lines for requests only.",
+        ),
         optional(
             "fields",
             Shape::Table("NAME", &Shape::Text("a text with variables such as `{path.tenant}`")),
             "(none)",
             "Fields to add to the line of each request. A field of which nothing is made is left out. Routes can add to them and replace them (`log_fields`). Credentials cannot be added.",
         ),
-        optional("output", Shape::Text("`stdout` or a file"), "stdout", "Destination. A file is reopened on SIGUSR1."),
+        optional(
+            "remove",
+            Shape::OneOrMany(&Shape::Text("a field such as `user_agent` or `tls.cipher`")),
+            "(none)",
+            "Fields to leave out, with `format: json` or `logfmt`. `time` and `kind` cannot be left out.",
+        ),
+        optional(
+            "redact",
+            Shape::Object(&REDACT),
+            "(see there)",
+            "Query parameters whose values are replaced by `REDACTED`, in `target` and in fields that are added.",
+        ),
+        optional(
+            "sample",
+            Shape::Table("STATUS", &Shape::Verbatim("a share from 0 to 1 such as `0.01`")),
+            "(none: all requests)",
+            "Share of the requests that have a line, by status (`404`) or class (`2xx`) of the response, 100 to 499; the status goes before its class. A request below 400 that \
+             went wrong always has one. Lines of the others say the share in `sampled`.",
+        ),
+        optional(
+            "output",
+            Shape::Either(&[Shape::Text("`stdout`, `journald` or a file"), Shape::Object(&SYSLOG)]),
+            "stdout",
+            "Destination. A file is reopened on SIGUSR1. `journald`: the journal of systemd, with all fields beside the line.",
+        ),
+    ]],
+);
+
+pub(in crate::shape) static REDACT: Object = object(
+    "redact",
+    "what the access log does not show",
+    &[&[
+        optional(
+            "well_known",
+            Shape::Bool,
+            "true",
+            "Redact parameters whose names are known to hold secrets, such as `access_token`, `code` and `password` (the list is in the guide).",
+        ),
+        optional(
+            "query",
+            Shape::OneOrMany(&Shape::Text("the name of a query parameter")),
+            "(none)",
+            "Further names. Case does not count, and `-` and `.` are as `_`; `auth[token]` has the names `auth` and `token`.",
+        ),
+    ]],
+);
+
+pub(in crate::shape) static SYSLOG: Object = object(
+    "syslog",
+    "a syslog service (RFC 5424) as the destination of the access log",
+    &[&[
+        required(
+            "syslog",
+            Shape::Text("an address such as `udp://192.0.2.1:514`, `tls://logs.example.com:6514` or `unix:/dev/log`"),
+            "Address: `udp://` (port 514), `tcp://` (port 601; messages with their length before them), `tls://` (port 6514), or a datagram socket `unix:PATH`.",
+        ),
+        optional("facility", Shape::Choice(FACILITIES), "local0", "Facility."),
+        optional(
+            "app_name",
+            Shape::Text("a name of at most 48 letters, digits, `.`, `_` and `-`"),
+            "portunus",
+            "APP-NAME.",
+        ),
+        optional(
+            "ca",
+            Shape::Text("a PEM file"),
+            "(the system's certificate authorities)",
+            "Certificate authorities to verify the service by, with `tls://`.",
+        ),
+        optional(
+            "server_name",
+            Shape::Text("a host name"),
+            "(that of the address)",
+            "Host name in the certificate, with `tls://`.",
+        ),
     ]],
 );
 
