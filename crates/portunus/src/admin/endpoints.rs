@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{RawQuery, Request, State};
 use axum::http::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
@@ -16,6 +17,7 @@ use tokio::sync::{Mutex, Semaphore};
 
 use super::admit::Admission;
 use super::api::{Rejection, View};
+use super::document::{self, Asked};
 use super::{AdminState, JsonSource, api, dashboard, events};
 
 const JSON: &str = "application/json";
@@ -59,16 +61,20 @@ pub(super) fn router(mut state: AdminState, admission: Admission) -> Router {
         router = router.route(path, get(async move || json(source())));
     }
     if state.api.is_some() {
+        let mut router_of_api = Router::new();
         for (name, view) in View::ALL {
             let show = async move |State(pages): State<Arc<Pages>>| shown(pages, view).await;
-            router = router.route(&format!("/api/v1/{name}"), get(show));
+            router_of_api = router_of_api.route(&format!("/api/v1/{name}"), get(show));
         }
         for name in api::CHANGES {
             let change =
                 async move |State(pages): State<Arc<Pages>>, request: Request| changed(pages, name, request).await;
-            router = router.route(&format!("/api/v1/{name}"), post(change));
+            router_of_api = router_of_api.route(&format!("/api/v1/{name}"), post(change));
         }
-        router = router.route("/api/v1/reload", post(reload)).route("/api/v1/events", get(stream));
+        let document = get(async || json(document::DOCUMENT.to_owned()));
+        router_of_api = router_of_api.route("/api/v1/reload", post(reload)).route("/api/v1/events", get(stream));
+        router_of_api = router_of_api.route("/api/v1/openapi.json", document);
+        router = router.merge(router_of_api.layer(middleware::from_fn(validate)));
         router = dashboard::add(router);
     }
     let (may_change, streams) = (admission.may_change(), Arc::new(Semaphore::new(MAX_STREAMS)));
@@ -101,6 +107,7 @@ pub const PAGES: &[(&str, &str, &str)] = &[
     ("GET", "/api/v1/shadow", "as `/shadow`"),
     ("GET", "/api/v1/key-servers", "key servers with state, connections, operations"),
     ("GET", "/api/v1/events", "server-sent events: all of that once a second, with rates"),
+    ("GET", "/api/v1/openapi.json", "the OpenAPI document of the API"),
     ("POST", "/api/v1/reload", "as `/reload`"),
     ("POST", "/api/v1/drain", "keep new requests from a server, or no longer"),
     ("POST", "/api/v1/weight", "give a server another share of the load"),
@@ -144,6 +151,26 @@ async fn admit(State(admission): State<Arc<Admission>>, request: Request, next: 
         response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
     response
+}
+
+/// Lets a request to the API pass that is what its document says.
+async fn validate(request: Request, next: Next) -> Response {
+    let (parts, body) = request.into_parts();
+    let Ok(body) = axum::body::to_bytes(body, api::MAX_BODY_BYTES).await else {
+        let text = format!("the body is cut, or longer than {} bytes", api::MAX_BODY_BYTES);
+        return problems(StatusCode::PAYLOAD_TOO_LARGE, &[text]);
+    };
+    let checked = document::check(&Asked {
+        method: parts.method.as_str(),
+        path: parts.uri.path(),
+        query: parts.uri.query(),
+        content_type: parts.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes),
+        body: &body,
+    });
+    match checked {
+        Ok(()) => next.run(Request::from_parts(parts, Body::from(body))).await,
+        Err((status, found)) => problems(StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST), &found),
+    }
 }
 
 fn json(text: String) -> Response {
@@ -198,11 +225,6 @@ async fn shown(pages: Arc<Pages>, view: View) -> Response {
 
 async fn changed(pages: Arc<Pages>, name: &'static str, request: Request) -> Response {
     let Some(role) = pages.state.api.clone() else { return StatusCode::NOT_FOUND.into_response() };
-    let kind = request.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
-    if !kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case(JSON)) {
-        let text = format!("the body must be JSON: send `Content-Type: {JSON}`");
-        return problems(StatusCode::UNSUPPORTED_MEDIA_TYPE, &[text]);
-    }
     let Ok(body) = axum::body::to_bytes(request.into_body(), api::MAX_BODY_BYTES).await else {
         let text = format!("the body is cut, or longer than {} bytes", api::MAX_BODY_BYTES);
         return problems(StatusCode::PAYLOAD_TOO_LARGE, &[text]);

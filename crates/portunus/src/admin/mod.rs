@@ -11,6 +11,7 @@ mod events;
 mod api;
 mod admit;
 mod dashboard;
+mod document;
 mod listen;
 mod secure;
 pub mod place;

@@ -8,6 +8,7 @@
 mod activation;
 mod admin_socket;
 mod admin_tls;
+mod api_document;
 mod client;
 mod clock;
 mod drain;
