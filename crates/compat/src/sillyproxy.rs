@@ -139,6 +139,7 @@ fn translate(arguments: &Arguments) -> Result<(Config, Vec<String>), Vec<String>
         listener_limits: BTreeMap::new(),
         ticket_keys: None,
         geoip: config::GeoipConfig::default(),
+        tracing: None,
         environment: config::FromEnvironment::default(),
         sandbox: config::SandboxConfig::default(),
         included: Vec::new(),

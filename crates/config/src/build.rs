@@ -29,6 +29,7 @@ mod routes;
 mod split;
 mod template;
 mod tokens;
+mod tracing;
 mod tunnels;
 mod upstreams;
 mod validate;
@@ -130,6 +131,7 @@ pub(super) fn build(
         forwarding: build.forwarding(root),
         admin,
         log: build.log(root, log_fields),
+        tracing: build.tracing(root),
         limits,
         listener_limits,
         sandbox: build.sandbox(root),

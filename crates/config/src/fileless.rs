@@ -204,6 +204,7 @@ impl Forwarding {
             forwarded: setting(node, "forwarded"),
             via: setting(node, "via"),
             request_id: setting(node, "request_id"),
+            traces: false,
             trusted_fields: Vec::new(),
         }
     }

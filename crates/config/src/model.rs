@@ -30,6 +30,7 @@ mod policies;
 mod responses;
 mod split;
 mod tokens;
+mod tracing;
 mod upstreams;
 mod variables;
 
@@ -43,6 +44,7 @@ pub use policies::*;
 pub use responses::*;
 pub use split::{Mirror, Share};
 pub use tokens::*;
+pub use tracing::TracingConfig;
 pub use upstreams::*;
 pub use variables::{BodyVariables, Escape, FieldValue, LogField, Template, TemplatePart, Variable};
 
@@ -87,6 +89,8 @@ pub struct Config {
     pub admin: Option<AdminConfig>,
     /// Logs.
     pub log: LogConfig,
+    /// Traces, if any are made.
+    pub tracing: Option<TracingConfig>,
     /// Every bound; see `limits.rs`.
     pub limits: Limits,
     /// The same of listeners that have limits of their own, by name.
@@ -696,6 +700,8 @@ pub struct Forwarding {
     pub via: bool,
     /// `X-Request-Id`.
     pub request_id: bool,
+    /// `traceparent` and `tracestate`, since there are traces.
+    pub traces: bool,
     /// Fields (lower case) that every trusted proxy sets or appends to. The first that names an address names the client.
     pub trusted_fields: Vec<String>,
 }

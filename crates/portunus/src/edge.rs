@@ -80,6 +80,8 @@ impl Edge {
         let descriptors = net::process::raise_descriptor_limit();
         let reporter = Reporter::start(&config.log, config.workers);
         let reporter = reporter.map_err(|error| vec![format!("access log: {error}")])?;
+        let traces = reporter.open_traces(config.tracing.as_ref()).and_then(|export| reporter.switch_traces(export));
+        traces.map_err(|error| vec![error.to_string()])?;
         let server = Server::prepare(config, source, Arc::clone(&reporter), descriptors, (inherited, state))?;
         Ok(Edge { server, reporter, writing: OnceLock::new(), problems: Mutex::default(), began: Instant::now(), kept })
     }

@@ -83,6 +83,9 @@ pub async fn run<B: MessageBody, A: ResponseSink>(
     if let Some(access) = context.generation.config.log.access.as_ref().filter(|access| !access.fields.is_empty()) {
         exchange.ledger.add_fields(&access.fields, context.is_secure(exchange.head));
     }
+    if let Some(tracing) = &context.generation.config.tracing {
+        exchange.ledger.trace = Some(Box::new(forwarding::trace(exchange.head, &context.client, tracing)));
+    }
     if context.offers_http3(exchange.head) {
         exchange.sink.decorate(Decoration::of_http3(context.conn.bound_port));
     }

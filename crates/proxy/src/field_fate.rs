@@ -21,10 +21,11 @@ pub fn fate(name: &str, forwarding: &Forwarding) -> Fate {
         "te" | "upgrade" | "connection" | "transfer-encoding" => true,
         "via" => forwarding.via,
         "x-request-id" => forwarding.request_id,
+        "traceparent" | "tracestate" => forwarding.traces,
         _ => rewrites(forwarding, name.as_bytes()),
     };
     match FieldKind::of(name.as_bytes()) {
-        FieldKind::Plain if name == "via" && is_written => Fate::Rewritten,
+        FieldKind::Plain if is_written => Fate::Rewritten,
         FieldKind::Plain => Fate::Forwarded,
         FieldKind::Ours | FieldKind::Expect | FieldKind::ClientCertificate => Fate::Rewritten,
         // From a trusted proxy it may go on.

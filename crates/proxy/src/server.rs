@@ -339,6 +339,8 @@ impl Server {
         let built = Generation::build(Arc::clone(&config), Some(&previous)).and_then(|generation| {
             let log = self.shared.reporter.open_log(&previous.config.log, &config.log);
             let log = log.map_err(|error| vec![error.to_string()])?;
+            let traces = self.shared.reporter.open_traces(config.tracing.as_ref());
+            let traces = traces.map_err(|error| vec![error.to_string()])?;
             // Workers stay as many as they are, whatever the file says.
             let mut sockets = Taking { workers: self.started.workers, inherited: &mut Inherited::default() };
             let fresh = bind_missing(&config, &mut inner.bound, &mut sockets)?;
@@ -350,9 +352,9 @@ impl Server {
                     bound.unlink();
                 }
             })?;
-            Ok((generation, fresh, fresh_udp, log))
+            Ok((generation, fresh, fresh_udp, (log, traces)))
         });
-        let (generation, fresh, fresh_udp, log) = built.map_err(|error| {
+        let (generation, fresh, fresh_udp, (log, traces)) = built.map_err(|error| {
             error.failed_keystores.iter().for_each(|name| self.shared.reporter.keystore_failed(name));
             self.note_reload(false);
             error.problems
@@ -363,6 +365,11 @@ impl Server {
         self.shared.generation.store(Arc::new(generation));
         if let Some(Err(error)) = log.map(|log| self.shared.reporter.switch_log(log)) {
             tracing::error!(%error, "the access log stays as it was: no thread can be started to write it");
+        }
+        if previous.config.tracing != config.tracing
+            && let Err(error) = self.shared.reporter.switch_traces(traces)
+        {
+            tracing::error!(%error, "no spans are sent: no thread can be started to send them");
         }
         if let Err(error) = telemetry::set_level(&config.log.level) {
             tracing::error!(%error, "log.level stays as it was");

@@ -20,10 +20,11 @@ use reason::Side;
 use wire::proxy_protocol::ProxyInfo;
 use wire::proxy_protocol::{Version, kind};
 
+use super::drawn::is_drawn;
 use super::record::{
     ConnRecord, ContractRecord, FlowRecord, KeyOperation, KeyOutcome, RequestRecord, TunnelRecord, code_of,
 };
-use super::rules::{Form, Frame, Rules, is_drawn};
+use super::rules::{Form, Frame, Rules};
 use escape::{cut, escape, fixed};
 use fields::{Fields, Style};
 
@@ -277,6 +278,44 @@ fn request_fields(mut json: Fields<'_>, record: &RequestRecord<'_>, share: Optio
         json.seconds("throttled_seconds", throttled);
     }
     json.some("route", record.route.unwrap_or("").as_bytes());
+    upstream_json(&mut json, record);
+    if let Some(kept) = record.port_kept {
+        json.flag("port_kept", kept);
+    }
+    if let Some(info) = record.tls {
+        tls_json(&mut json, info);
+    }
+    reported_json(&mut json, record.reported);
+    json.some("user", record.user.unwrap_or("").as_bytes());
+    json.some("user_agent", record.user_agent);
+    json.some("request_id", record.request_id);
+    if let Some(trace) = record.trace {
+        json.text("trace_id", &trace.id());
+    }
+    if let Some((encoding, bytes)) = record.compressed {
+        json.open("compression");
+        json.text("encoding", encoding.as_bytes());
+        json.number("bytes", bytes);
+        json.close();
+    }
+    json.some("error_pages", record.error_pages.unwrap_or("").as_bytes());
+    if let Some(contract) = &record.contract {
+        contract_json(&mut json, contract);
+    }
+    if let Some(added) = record.added {
+        json.added(added);
+    }
+    json.some("fault", record.fault.word().as_bytes());
+    json.some("reason", code_of(record.reason).as_bytes());
+    json.some("policy", record.policy.unwrap_or("").as_bytes());
+    if let Some(share) = share {
+        json.share("sampled", share);
+    }
+    json.end();
+}
+
+/// The upstream that was chosen, if one was.
+fn upstream_json(json: &mut Fields<'_>, record: &RequestRecord<'_>) {
     if let Some(upstream) = record.upstream {
         json.open("upstream");
         json.text("name", upstream.as_bytes());
@@ -298,36 +337,6 @@ fn request_fields(mut json: Fields<'_>, record: &RequestRecord<'_>, share: Optio
         }
         json.close();
     }
-    if let Some(kept) = record.port_kept {
-        json.flag("port_kept", kept);
-    }
-    if let Some(info) = record.tls {
-        tls_json(&mut json, info);
-    }
-    reported_json(&mut json, record.reported);
-    json.some("user", record.user.unwrap_or("").as_bytes());
-    json.some("user_agent", record.user_agent);
-    json.some("request_id", record.request_id);
-    if let Some((encoding, bytes)) = record.compressed {
-        json.open("compression");
-        json.text("encoding", encoding.as_bytes());
-        json.number("bytes", bytes);
-        json.close();
-    }
-    json.some("error_pages", record.error_pages.unwrap_or("").as_bytes());
-    if let Some(contract) = &record.contract {
-        contract_json(&mut json, contract);
-    }
-    if let Some(added) = record.added {
-        json.added(added);
-    }
-    json.some("fault", record.fault.word().as_bytes());
-    json.some("reason", code_of(record.reason).as_bytes());
-    json.some("policy", record.policy.unwrap_or("").as_bytes());
-    if let Some(share) = share {
-        json.share("sampled", share);
-    }
-    json.end();
 }
 
 fn contract_json(json: &mut Fields<'_>, contract: &ContractRecord<'_>) {

@@ -66,6 +66,7 @@ fn record() -> RequestRecord<'static> {
         policy: None,
         contract: None,
         added: None,
+        trace: None,
     }
 }
 

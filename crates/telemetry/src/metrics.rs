@@ -485,6 +485,9 @@ fn own_bounds(page: &mut Page<'_>, shared: &Shared, workers: &[Arc<WorkerShared>
     let (written, dropped) = shared.lines();
     page.counters("portunus_log_lines_written", "Access-log lines written", [], [([], written)])?;
     page.counters("portunus_log_lines_dropped", "Access-log lines lost", [], [([], dropped)])?;
+    let (sent, dropped) = shared.spans();
+    page.counters("portunus_trace_spans_exported", "Spans that the collector took", [], [([], sent)])?;
+    page.counters("portunus_trace_spans_dropped", "Spans lost", [], [([], dropped)])?;
     let mut overflows: BTreeMap<[&str; 1], u64> = BTreeMap::new();
     for (family, count) in workers.iter().flat_map(|worker| worker.overflows()) {
         *overflows.entry([family]).or_default() += count;

@@ -10,6 +10,8 @@ use reason::{Reason, Side};
 use wire::keyless::ErrorCode;
 use wire::proxy_protocol::ProxyInfo;
 
+use super::trace::Trace;
+
 /// The code of a reason; empty if there is none.
 pub(super) fn code_of(reason: Option<Reason>) -> &'static str {
     reason.map_or("", Reason::code)
@@ -135,6 +137,8 @@ pub struct RequestRecord<'a> {
     pub policy: Option<&'a str>,
     /// What its contract said, if it is under one.
     pub contract: Option<ContractRecord<'a>>,
+    /// The trace that it belongs to, if there are traces.
+    pub trace: Option<&'a Trace>,
     /// What the configuration adds.
     pub added: Option<&'a dyn AddedFields>,
 }

@@ -3,6 +3,8 @@
 //! A name is compared decoded, without case, with `-`, `.` and spaces as `_`, and as part of `auth[token]`, since servers take all of these for the same parameter. Under a
 //! name that is too long to compare the value is redacted. Names within an encoded URL that is itself a value are not looked for.
 
+use std::sync::OnceLock;
+
 use memchr::{memchr, memchr3};
 
 /// What stands in place of a value.
@@ -31,6 +33,12 @@ impl Redacted {
     pub(super) const fn nothing() -> &'static Redacted {
         static NOTHING: Redacted = Redacted { names: Vec::new(), lengths: 0 };
         &NOTHING
+    }
+
+    /// Names that are known to hold secrets.
+    pub(super) fn well_known() -> &'static Redacted {
+        static KNOWN: OnceLock<Redacted> = OnceLock::new();
+        KNOWN.get_or_init(|| Redacted::new(config::WELL_KNOWN_SECRETS.iter().copied()))
     }
 
     /// Gives the pieces of a target, or of any text with one in it, without what is not to be shown.

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use reason::{Reason, Side};
 use wire::keyless::ErrorCode;
 use wire::proxy_protocol::{Extras, Found, Origin, ProxyInfo, SslExtras, Transport, read, write_v2};
+use wire::trace_context::Parent;
 
 use super::exposition::Exposition;
 use super::key_server::KeyServerReporter;
@@ -19,6 +20,7 @@ use super::record::{
 };
 use super::reporter::Reporter;
 use super::rules::{Form, Rules};
+use super::trace::Trace;
 
 /// One kind of record in a log, with everything in it that it can hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,6 +109,7 @@ pub const FIELDS: &[(&str, &str)] = &[
     ("user", "Who sent the request, as a policy has verified: `sub` of the token, or the user name."),
     ("user_agent", "User-Agent of the request."),
     ("request_id", "The id sent upstream as `X-Request-Id`."),
+    ("trace_id", "The trace that it belongs to (`tracing`), sampled or not."),
     ("compression", "How the response was compressed; absent if it was not."),
     ("compression.encoding", "Content coding: `zstd`, `br` or `gzip`."),
     ("compression.bytes", "Bytes of the body before; `bytes_sent` counts those after."),
@@ -162,7 +165,9 @@ pub const FIELDS: &[(&str, &str)] = &[
 /// Every kind of record with all its fields.
 pub fn examples() -> Vec<Example> {
     let (info, proxy) = (tls_info(), proxy_info());
-    let (request, connection) = (request(&info, &proxy), connection(&proxy));
+    let parent = Parent { trace_id: TRACE_ID, span_id: 1, is_sampled: true };
+    let trace = Trace::of(Some(parent), None, 0);
+    let (request, connection) = (request(&info, &proxy, &trace), connection(&proxy));
     let (tunnel, flow) = (tunnel(&info, &proxy), flow());
     let both = |write: &dyn Fn(&mut Vec<u8>, &mut Clock, &Rules)| {
         [Form::Json, Form::Text].map(|form| {
@@ -202,6 +207,9 @@ pub fn examples() -> Vec<Example> {
         ),
     ]
 }
+
+/// The trace of the examples.
+const TRACE_ID: u128 = 0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c;
 
 /// The moment of the examples since 1970.
 const MOMENT: Duration = Duration::from_millis(1_795_252_444_007);
@@ -264,7 +272,7 @@ fn proxy_info() -> Option<ProxyInfo> {
     }
 }
 
-fn request<'a>(info: &'a tls::Info, proxy: &'a Option<ProxyInfo>) -> RequestRecord<'a> {
+fn request<'a>(info: &'a tls::Info, proxy: &'a Option<ProxyInfo>, trace: &'a Trace) -> RequestRecord<'a> {
     RequestRecord {
         started: started(),
         listener: "web",
@@ -311,6 +319,7 @@ fn request<'a>(info: &'a tls::Info, proxy: &'a Option<ProxyInfo>) -> RequestReco
             violations: 1,
         }),
         added: Some(&ExampleFields),
+        trace: Some(trace),
     }
 }
 

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use config::{AccessLog, LogConfig, LogOutput};
+use config::{AccessLog, LogConfig, LogOutput, TracingConfig};
 use prometheus_client::registry::Registry;
 use reason::Reason;
 
 use super::clients::{self, Order};
+use super::exporter::{Export, Exporter};
 use super::exposition::{self, Exposition};
 use super::metrics::Totals;
 use super::once_per_second::OncePerSecond;
@@ -28,6 +29,9 @@ use super::upstreams::Views;
 use super::validation::ValidationMemory;
 use super::worker::{Log, WorkerReport, WorkerShared};
 use super::writer;
+
+/// How long the end of the program waits for the collector.
+const LAST_SPANS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Clients listed for the admin side.
 const LISTED_CLIENTS: usize = 100;
@@ -66,6 +70,7 @@ impl Reporter {
         let shared = Arc::new(Shared {
             workers: Mutex::new((0..workers).map(|index| Arc::new(WorkerShared::new(index))).collect()),
             log,
+            exporter: Exporter::new(),
             slow: Mutex::default(),
             validation_memory: Arc::default(),
             process: Process::open(),
@@ -94,7 +99,7 @@ impl Reporter {
             workers.push(Arc::clone(&shared));
             shared
         });
-        WorkerReport::new(shared, self.shared.log.clone())
+        WorkerReport::new(shared, self.shared.log.clone(), Arc::clone(&self.shared.exporter.queue))
     }
 
     /// A reload ended: `generation` is now current, or, if not `ok`, still is.
@@ -226,10 +231,29 @@ impl Reporter {
         Ok(())
     }
 
+    /// The collector that a configuration names, if it names one. Nothing is sent there before [`Reporter::switch_traces`].
+    ///
+    /// # Errors
+    /// The authorities to trust cannot be read.
+    pub fn open_traces(&self, tracing: Option<&TracingConfig>) -> io::Result<Option<Export>> {
+        let explain = |error: io::Error| io::Error::new(error.kind(), format!("tracing: {error}"));
+        tracing.map(Export::new).transpose().map_err(explain)
+    }
+
+    /// Sends spans there from now on, or nowhere.
+    ///
+    /// # Errors
+    /// No thread can be started to send them.
+    pub fn switch_traces(&self, export: Option<Export>) -> io::Result<()> {
+        self.shared.exporter.set(export)
+    }
+
     /// Writes what waits and closes the log, until `deadline` from now. Call it after the workers' ends are dropped. Returns the number of
     /// lines that could not be written.
     pub fn shutdown(&self, deadline: Duration) -> u64 {
-        if self.is_written.load(Ordering::Relaxed) { self.shared.log.queue.stop(deadline) } else { 0 }
+        let lost = if self.is_written.load(Ordering::Relaxed) { self.shared.log.queue.stop(deadline) } else { 0 };
+        self.shared.exporter.shutdown(deadline.min(LAST_SPANS_TIMEOUT));
+        lost
     }
 
     /// Lines of the access log that were lost so far, wherever.

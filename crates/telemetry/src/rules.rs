@@ -2,6 +2,7 @@
 
 use config::{AccessLog, LogFormat, LogOutput, Syslog};
 
+use super::drawn::ALL;
 use super::redact::Redacted;
 
 /// How lines are written.
@@ -37,9 +38,6 @@ pub(super) struct SyslogHeader {
 
 /// How many of a million records with a status are written; of all those from 100 on.
 type Shares = Box<[u32]>;
-
-/// One, in millionths.
-const ALL: u32 = 1_000_000;
 
 const FIRST_STATUS: u16 = 100;
 const STATUSES: usize = 500;
@@ -110,11 +108,6 @@ impl Rules {
     }
 }
 
-/// Whether one of the share that is written.
-pub(super) fn is_drawn(millionths: u32) -> bool {
-    fastrand::u32(..ALL) < millionths
-}
-
 fn header(syslog: &Syslog) -> SyslogHeader {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name: String = name.trim().chars().filter(char::is_ascii_graphic).take(255).collect();
@@ -150,6 +143,5 @@ mod tests {
             assert_eq!(rules.share(status, has_reason), share, "{status}");
         }
         assert_eq!(Rules::plain(Form::Json).share(200, false), None);
-        assert!((0..1000).all(|_| is_drawn(ALL) && !is_drawn(0)));
     }
 }

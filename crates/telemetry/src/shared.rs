@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use super::clients::Published;
+use super::exporter::Exporter;
 use super::process::Process;
 use super::slow::SlowEvents;
 use super::upstreams::Upstreams;
@@ -15,6 +16,7 @@ use super::worker::{Log, WorkerShared};
 pub(super) struct Shared {
     pub(super) workers: Mutex<Vec<Arc<WorkerShared>>>,
     pub(super) log: Log,
+    pub(super) exporter: Exporter,
     pub(super) slow: Mutex<SlowEvents>,
     pub(super) validation_memory: Arc<ValidationMemory>,
     pub(super) process: Process,
@@ -29,6 +31,12 @@ impl Shared {
 
     pub(super) fn slow(&self) -> MutexGuard<'_, SlowEvents> {
         lock(&self.slow)
+    }
+
+    /// Spans that a collector has, and spans dropped anywhere.
+    pub(super) fn spans(&self) -> (u64, u64) {
+        let dropped: u64 = self.workers().iter().map(|worker| worker.spans_dropped.get()).sum();
+        (self.exporter.queue.written(), dropped + self.exporter.queue.lost())
     }
 
     /// Lines written, and lines dropped anywhere.

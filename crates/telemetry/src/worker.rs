@@ -19,8 +19,11 @@ use super::line::{self, Clock};
 use super::once_per_second::OncePerSecond;
 use super::queue::{Chunk, Queue};
 use super::record::{ConnRecord, FlowRecord, RequestRecord, TunnelRecord, code_of};
+use super::redact::Redacted;
 use super::rules::Rules;
 use super::shadow::{self, ShadowKind, ShadowTable};
+use super::span;
+use super::trace::Trace;
 
 /// Lines are handed to the writer when they reach this many bytes.
 const HAND_OVER_BYTES: usize = 32 * 1024;
@@ -124,6 +127,7 @@ pub(super) struct WorkerShared {
     pub(super) error_pages: Family<2, Count>,
     pub(super) shadows: shadow::Published,
     pub(super) lines_dropped: Count,
+    pub(super) spans_dropped: Count,
     pub(super) clients: Published,
     index: usize,
     in_use: AtomicBool,
@@ -150,6 +154,7 @@ impl WorkerShared {
             error_pages: Family::new(256),
             shadows: shadow::Published::default(),
             lines_dropped: Count::default(),
+            spans_dropped: Count::default(),
             clients: Published::default(),
             index,
             in_use: AtomicBool::new(false),
@@ -293,6 +298,42 @@ pub struct WorkerReport {
     clients: RefCell<ClientTable>,
     shadows: RefCell<ShadowTable>,
     lines: RefCell<LineBuffer>,
+    spans: RefCell<SpanBuffer>,
+}
+
+/// Spans on their way to the queue.
+#[derive(Debug)]
+struct SpanBuffer {
+    queue: Arc<Queue>,
+    chunk: Chunk,
+}
+
+impl SpanBuffer {
+    fn append(&mut self, dropped: &Count, write: impl FnOnce(&mut Vec<u8>) -> u64) {
+        let before = self.chunk.bytes.len();
+        if before >= KEEP_BYTES && !self.queue.offer(&mut self.chunk) {
+            dropped.add(1);
+            return;
+        }
+        let spans = write(&mut self.chunk.bytes);
+        self.chunk.lines += spans;
+        if self.chunk.bytes.len() >= HAND_OVER_BYTES {
+            self.queue.offer(&mut self.chunk);
+        }
+    }
+
+    fn flush(&mut self) {
+        if self.chunk.lines > 0 {
+            self.queue.offer(&mut self.chunk);
+        }
+    }
+
+    /// The last flush: what the queue does not take now is lost.
+    fn end(&mut self, dropped: &Count) {
+        if self.chunk.lines > 0 && !self.queue.hand_over(&mut self.chunk) {
+            dropped.add(self.chunk.lines);
+        }
+    }
 }
 
 impl WorkerReport {
@@ -301,7 +342,7 @@ impl WorkerReport {
         &self.shared
     }
 
-    pub(super) fn new(shared: Arc<WorkerShared>, log: Log) -> WorkerReport {
+    pub(super) fn new(shared: Arc<WorkerShared>, log: Log, spans: Arc<Queue>) -> WorkerReport {
         let reported = shared.lines_dropped.get();
         let lines = LineBuffer {
             log,
@@ -316,6 +357,7 @@ impl WorkerReport {
             clients: RefCell::new(ClientTable::new()),
             shadows: RefCell::default(),
             lines: RefCell::new(lines),
+            spans: RefCell::new(SpanBuffer { queue: spans, chunk: Chunk::default() }),
         }
     }
 
@@ -465,6 +507,20 @@ impl WorkerReport {
             }
         }
         self.line(|out, clock, rules| line::request(out, clock, rules, record));
+        if let Some(trace) = record.trace.filter(|trace| trace.is_sampled()) {
+            self.trace(record, trace);
+        }
+    }
+
+    /// The spans of a request that ended.
+    fn trace(&self, record: &RequestRecord<'_>, trace: &Trace) {
+        let lines = self.lines.borrow();
+        let redacted: &Redacted = match lines.rules.get() {
+            Some(rules) => &rules.redacted,
+            None => Redacted::well_known(),
+        };
+        let write = |out: &mut Vec<u8>| span::write(out, record, trace, redacted);
+        self.spans.borrow_mut().append(&self.shared.spans_dropped, write);
     }
 
     /// A server responded with a status for which another server has the request next.
@@ -518,6 +574,7 @@ impl WorkerReport {
         self.clients.borrow_mut().publish(&self.shared.clients, Instant::now());
         self.shadows.borrow_mut().publish(&self.shared.shadows);
         self.lines.borrow_mut().flush(&self.shared.lines_dropped);
+        self.spans.borrow_mut().flush();
     }
 
     fn fault(&self, side: Side, reason: Option<Reason>) {
@@ -534,6 +591,7 @@ impl WorkerReport {
 impl Drop for WorkerReport {
     fn drop(&mut self) {
         self.lines.get_mut().end(&self.shared.lines_dropped);
+        self.spans.get_mut().end(&self.shared.spans_dropped);
         self.shared.in_use.store(false, Ordering::Release);
     }
 }

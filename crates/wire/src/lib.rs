@@ -25,4 +25,5 @@ pub mod protobuf;
 pub mod proxy_protocol;
 pub mod short_text;
 pub mod simple_proxy;
+pub mod trace_context;
 pub mod websocket;

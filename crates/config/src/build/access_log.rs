@@ -186,7 +186,7 @@ fn statuses(text: &str) -> Result<RangeInclusive<u16>, Fault> {
 }
 
 /// Reads a share, in millionths.
-fn share(text: &str) -> Result<u32, Fault> {
+pub(super) fn share(text: &str) -> Result<u32, Fault> {
     let digits = text.strip_prefix("0.").or(if text == "0" { Some("0") } else { None });
     let millionths = digits.filter(|digits| digits.len() <= 6 && digits.bytes().all(|byte| byte.is_ascii_digit()));
     match (text, millionths.and_then(|digits| format!("{digits:0<6}").parse().ok())) {

@@ -28,9 +28,10 @@ impl Build<'_> {
 
     /// Which forwarding fields are written, and which are believed.
     pub(super) fn forwarding(&mut self, root: &Node) -> Forwarding {
-        let Some(node) = root.get("forwarding") else { return Forwarding::default() };
+        let traces = root.get("tracing").is_some();
+        let Some(node) = root.get("forwarding") else { return Forwarding { traces, ..Forwarding::default() } };
         let trusted_fields = self.parsed_list(node, "trusted_fields", identity_field);
-        Forwarding { trusted_fields, ..Forwarding::read(node) }
+        Forwarding { traces, trusted_fields, ..Forwarding::read(node) }
     }
 
     pub(super) fn trusted_proxies(&mut self, root: &Node) -> Vec<IpNet> {

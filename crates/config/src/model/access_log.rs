@@ -118,6 +118,7 @@ pub const REMOVABLE_FIELDS: &[&str] = &[
     "tls.resumed",
     "tls.server_name",
     "tls.version",
+    "trace_id",
     "unreachable",
     "upstream",
     "upstream.connect_seconds",

@@ -135,6 +135,7 @@ pub(crate) static OBJECTS: &[&Object] = &[
     &ACCESS_LOG,
     &REDACT,
     &SYSLOG,
+    &TRACING,
     &SANDBOX,
     &LIMITS,
 ];
@@ -261,6 +262,7 @@ pub(crate) static ROOT: Object = object(
             "The admin listener: metrics, health, configuration, reload.",
         ),
         optional("log", Shape::Object(&LOG), "(see there)", "Logs."),
+        optional("tracing", Shape::Object(&TRACING), "(none)", "Traces of requests."),
         optional(
             "sandbox",
             Shape::Either(&[Shape::Choice(&["auto", "on", "off"]), Shape::Object(&SANDBOX)]),

@@ -52,6 +52,7 @@ fn record() -> RequestRecord<'static> {
         policy: None,
         contract: None,
         added: None,
+        trace: None,
     }
 }
 

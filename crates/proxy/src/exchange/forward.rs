@@ -66,6 +66,7 @@ pub(super) async fn forward_request<B: MessageBody, A: ResponseSink>(
             Err(why) => return Err(tries.last(|| no_server(&group, onward, why).into())),
         };
         exchange.ledger.server = Some(Arc::clone(&taken.server));
+        exchange.ledger.begin_try(&taken.server);
         if let Some(hedge) = hedge(&tries, &group, session, admitted, exchange) {
             let plan = Plan { context, admitted, forward, group: &group, session, onward, replay: &replay, hash };
             let raced = Box::pin(hedge::run(plan, taken, (hedge, &mut tries), until, exchange)).await;
@@ -118,6 +119,7 @@ async fn go_on<'g, B, A: ResponseSink>(
     group: &Group,
     exchange: &mut Exchange<'_, B, A>,
 ) -> Result<Option<Taken<'g>>, Failure> {
+    exchange.ledger.end_try(&taken.server, failed.condition.ended());
     let pause = tries.note(failed, group, &taken.server)?;
     exchange.ledger.retries += 1;
     let kept = Some(taken).filter(|_| tries.is_same_again());

@@ -190,7 +190,10 @@ impl<'a> Plan<'a> {
             return None;
         }
         let wish = Wish { hash: self.hash, prefer: None, not: tries.left_out(), is_again: true };
+        let mut is_begun = false;
         let found = group.take(wish).ok().and_then(|taken| {
+            is_begun = true;
+            exchange.ledger.begin_try(&taken.server);
             let written = self.written(&taken.server, exchange.ledger.noted()).ok()?;
             Some((taken, written))
         });
@@ -200,6 +203,9 @@ impl<'a> Plan<'a> {
         }
         let Some(found) = found.filter(|_| !is_over_budget) else {
             tries.stays_alone();
+            if let Some(trace) = exchange.ledger.trace.as_mut().filter(|_| is_begun) {
+                trace.drop_try();
+            }
             return None;
         };
         exchange.ledger.hedges += 1;
@@ -377,6 +383,7 @@ async fn pass_interim<B, A: ResponseSink>(aside: &Aside, exchange: &mut Exchange
 fn note_lost<B, A: ResponseSink>(plan: &Plan<'_>, taken: Taken<'_>, asked: Asked, exchange: &mut Exchange<'_, B, A>) {
     let Err(failed) = asked.begun else { return };
     let failed = failed.check(plan.admitted.head(), exchange.sink);
+    exchange.ledger.end_try(&taken.server, failed.condition.ended());
     note_failed(&plan.at(&taken.server, false, None), &failed);
 }
 

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use config::{FailureStatuses, Hedge, Retries};
 use reason::Reason;
+use telemetry::Ended;
 use wire::http::{BodyFraming, RequestHead};
 
 use crate::message::context::Failure;
@@ -39,6 +40,16 @@ pub enum Condition {
 }
 
 impl Condition {
+    /// As spans have it.
+    pub(super) fn ended(self) -> Ended {
+        match self {
+            Condition::Connect => Ended::Failed("connect"),
+            Condition::Reset => Ended::Failed("reset"),
+            Condition::Timeout => Ended::Failed("timeout"),
+            Condition::Status(status) => Ended::Status(status),
+        }
+    }
+
     fn is_retried(self, rule: &Retries) -> bool {
         match self {
             Condition::Connect => rule.on_connect,

@@ -8,12 +8,14 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::net::IpAddr;
 
-use config::{Forwarding, HeaderEdits, HostRewrite, RouteConfig};
+use config::{Forwarding, HeaderEdits, HostRewrite, RouteConfig, TracingConfig};
+use telemetry::Trace;
 use wire::http::field_kind::FieldKind;
 use wire::http::hop::{is_forbidden_in_trailers, is_nominated, nominates_any};
 use wire::http::http1::write_field;
 use wire::http::{BodyFraming, Fields, RequestHead, ResponseHead, Version};
 use wire::short_text::ShortText;
+use wire::trace_context::{self, Parent};
 
 use crate::auth::base64url::encode_base64;
 use crate::client::RequestClient;
@@ -158,7 +160,7 @@ pub fn request_fields(
     let accepts_trailers = head.fields.get_all("te").any(|value| value.eq_ignore_ascii_case(b"trailers"));
     for (name, value) in head.fields.iter() {
         let keep = match FieldKind::of(name) {
-            FieldKind::Plain => true,
+            FieldKind::Plain => noted.trace.is_none() || !is_of_trace(name),
             FieldKind::MethodOverride => route.options.keep_method_override && !facts.checked,
             FieldKind::Expect => !facts.continued,
             FieldKind::Forwarding => {
@@ -179,9 +181,32 @@ pub fn request_fields(
     if forwarding.request_id {
         put(b"X-Request-Id", noted.request_id);
     }
+    if let Some(trace) = noted.trace {
+        trace.put(&mut |name, value| {
+            if !(has_edits && is_edited(edits, name)) {
+                put(name, value);
+            }
+        });
+    }
     if has_edits {
         put_edited(edits, &facts.values(head, params, noted, forwarding), &mut put);
     }
+}
+
+/// Whether a field says which trace a request belongs to: where there are traces, we say that.
+fn is_of_trace(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"traceparent") || name.eq_ignore_ascii_case(b"tracestate")
+}
+
+/// The trace of a request: that of a trusted peer, or a new one. What comes twice, or is malformed, is nobody's word.
+pub fn trace(head: &RequestHead, client: &RequestClient, tracing: &TracingConfig) -> Trace {
+    let mut parents = head.fields.get_all("traceparent");
+    let parent = match (client.via_trusted, parents.next(), parents.next()) {
+        (true, Some(value), None) => Parent::read(value),
+        _ => None,
+    };
+    let state = parent.and_then(|_| trace_context::state(head.fields.get_all("tracestate")));
+    Trace::of(parent, state, tracing.millionths)
 }
 
 /// The fields that a route writes.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use config::{LogField, PolicyConfig, RouteConfig};
 use reason::{Reason, Side};
-use telemetry::{AddedFields, RequestRecord};
+use telemetry::{AddedFields, Ended, RequestRecord, Trace};
 use wire::http::{RequestHead, Version};
 
 use crate::auth::Subject;
@@ -80,6 +80,8 @@ pub struct Ledger {
     pub contract: Option<ContractNote>,
     /// What the configuration adds to its record, if it adds anything.
     added: Option<Box<Added>>,
+    /// The trace that it belongs to, if there are traces.
+    pub trace: Option<Box<Trace>>,
     /// What is noted of a request that goes nowhere.
     pub dry_run: Option<Box<DryRun>>,
     fault: Side,
@@ -118,6 +120,7 @@ impl Ledger {
             throttles: Throttles::default(),
             contract: None,
             added: None,
+            trace: None,
             dry_run: None,
             fault: Side::Nobody,
             reason: None,
@@ -170,9 +173,23 @@ impl Ledger {
         self.route = Some(Arc::clone(route));
     }
 
+    /// Notes that it is about to be sent to a server.
+    pub fn begin_try(&mut self, server: &Server) {
+        if let Some(trace) = &mut self.trace {
+            trace.begin_try(&server.name);
+        }
+    }
+
+    /// Notes that its try at a server ended, and that it goes on.
+    pub fn end_try(&mut self, server: &Server, ended: Ended) {
+        if let Some(trace) = &mut self.trace {
+            trace.end_try(&server.name, ended);
+        }
+    }
+
     /// What is noted beside the head.
     pub fn noted(&self) -> Noted<'_> {
-        Noted { request_id: self.id(), subject: &self.subject }
+        Noted { request_id: self.id(), subject: &self.subject, trace: self.trace.as_deref() }
     }
 
     /// Closes the notes: one record.
@@ -233,6 +250,7 @@ impl Ledger {
             policy: self.policy.as_ref().map(|policy| policy.name.as_str()),
             contract: self.contract.as_ref().map(ContractNote::record),
             added: added.as_ref().map(|added| added as &dyn AddedFields),
+            trace: self.trace.as_deref(),
         });
     }
 }

@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::net::IpAddr;
 
 use config::{Escape, FieldValue, Template, TemplatePart, Variable};
+use telemetry::Trace;
 use wire::http::RequestHead;
 use wire::http::percent::{self, is_unreserved};
 use wire::ja4::Ja4;
@@ -35,6 +36,8 @@ pub struct Noted<'a> {
     pub request_id: &'a [u8],
     /// Who it was verified to come from.
     pub subject: &'a Subject,
+    /// The trace that it belongs to.
+    pub trace: Option<&'a Trace>,
 }
 
 impl<'a> Values<'a> {

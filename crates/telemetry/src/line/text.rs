@@ -38,6 +38,9 @@ pub(super) fn request(out: &mut Vec<u8>, clock: &mut Clock, redacted: &Redacted,
         added.each(&mut |name, value| text.named("fields.", name, value, redacted));
     }
     text.pair("id", record.request_id);
+    if let Some(trace) = record.trace {
+        text.pair("trace", &trace.id());
+    }
     text.pair("fault", record.fault.word().as_bytes());
     text.pair("reason", code_of(record.reason).as_bytes());
     text.pair("policy", record.policy.unwrap_or("").as_bytes());

@@ -16,6 +16,7 @@ mod proxy_protocol;
 mod quality;
 mod simple_proxy;
 mod target;
+mod trace_context;
 mod websocket;
 
 pub use chunked::chunked;
@@ -31,18 +32,20 @@ pub use proxy_protocol::proxy_protocol;
 pub use quality::quality;
 pub use simple_proxy::simple_proxy;
 pub use target::target;
+pub use trace_context::trace_context;
 pub use websocket::check as websocket;
 
 /// Takes any bytes, and panics where an invariant does not hold for them.
 pub type Check = fn(&[u8]);
 
 /// Every parser by the name of its fuzz target and corpus folder.
-pub const ALL: [(&str, Check); 16] = [
+pub const ALL: [(&str, Check); 17] = [
     ("websocket", websocket),
     ("http1_request", http1_request),
     ("http1_response", http1_response),
     ("chunked", chunked),
     ("target", target),
+    ("trace_context", trace_context),
     ("quality", quality),
     ("client_hello", client_hello),
     ("ja4", ja4),

@@ -156,6 +156,37 @@ pub(in crate::shape) static SYSLOG: Object = object(
     ]],
 );
 
+pub(in crate::shape) static TRACING: Object = object(
+    "tracing",
+    "traces of requests, by OpenTelemetry",
+    &[&[
+        required(
+            "otlp",
+            Shape::Text("a URL such as `http://127.0.0.1:4318`"),
+            "The collector: spans are sent there by OTLP over HTTP, as protobuf. Without a path: `/v1/traces`.",
+        ),
+        optional(
+            "sample",
+            Shape::Verbatim("a share from 0 to 1 such as `0.01`"),
+            "1",
+            "Share of the traces that are sampled. Where one of the `trusted_proxies` sends `traceparent`, that says whether the request is.",
+        ),
+        optional("service_name", Shape::Text("a name"), "portunus", "`service.name` of the spans."),
+        optional(
+            "ca",
+            Shape::Text("a PEM file"),
+            "(the system's certificate authorities)",
+            "Certificate authorities to verify the collector by, with `https://`.",
+        ),
+        optional(
+            "server_name",
+            Shape::Text("a host name"),
+            "(that of the URL)",
+            "Host name in the certificate, with `https://`.",
+        ),
+    ]],
+);
+
 pub(in crate::shape) static SANDBOX: Object = object(
     "sandbox",
     "what the process may still do once it serves",
