@@ -188,13 +188,13 @@ fn text(value: &[u8]) -> std::borrow::Cow<'_, str> {
 /// The body of a request to the collector: these spans, of a process with these attributes.
 pub(super) fn request(service_name: &str, spans: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(spans.len() + 512);
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = super::rules::machine();
     field(&mut out, 1, |out| {
         field(out, 1, |out| {
             for (name, value) in [
                 ("service.name", service_name),
                 ("service.version", env!("CARGO_PKG_VERSION")),
-                ("host.name", host.trim()),
+                ("host.name", host),
                 ("telemetry.sdk.name", "portunus"),
                 ("telemetry.sdk.language", "rust"),
             ] {

@@ -139,7 +139,19 @@ fn each_response_of_the_api_is_what_its_document_says() {
     let contract = Contract::from_text("openapi.json", &document, &Options::default()).unwrap();
     assert!(contract.warnings().is_empty(), "{:?}", contract.warnings());
     checked(&contract, ("GET", "/api/v1/openapi.json"), &text, 200);
-    let views = ["status", "listeners", "routes", "upstreams", "certificates", "connections", "rejections"];
+    let views = [
+        "status",
+        "listeners",
+        "routes",
+        "upstreams",
+        "certificates",
+        "connections",
+        "rejections",
+        "handshakes",
+        "clients",
+        "shadow",
+        "key-servers",
+    ];
     let show = || {
         for name in views {
             let path = format!("/api/v1/{name}");
