@@ -138,8 +138,8 @@ fn inside_gate(folder: &Path) {
     assert!(is_denied(&Command::new("/bin/true").status()), "no program is run");
     assert!(TcpStream::connect(&neighbour).is_ok(), "upstreams are called");
     assert!(TcpListener::bind("127.0.0.1:0").is_ok());
-    let (readable, writable) = rustix::pipe::pipe().unwrap();
-    let (_, next) = rustix::pipe::pipe().unwrap();
+    let pipe = || rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
+    let ((readable, writable), (_reader, next)) = (pipe(), pipe());
     rustix::io::write(&writable, b"bytes").unwrap();
     let carried = rustix::pipe::splice(&readable, None, &next, None, 5, rustix::pipe::SpliceFlags::empty());
     assert_eq!(carried, Ok(5), "bytes are carried without a look at them");

@@ -18,7 +18,7 @@ use super::page::Metric;
 use super::process::Process;
 use super::queue::Queue;
 use super::remote::Remote;
-use super::rules::{self, Rules};
+use super::rules::Rules;
 use super::shadow;
 use super::shared::{Shared, lock, published};
 use super::slow::CertificateExpiry;
@@ -63,7 +63,6 @@ impl Reporter {
     /// # Errors
     /// The log file cannot be opened.
     pub fn start(log: &LogConfig, workers: usize) -> io::Result<Arc<Reporter>> {
-        rules::machine();
         let place = log.access.as_ref().map(open).transpose()?;
         let rules = log.access.as_ref().map(|access| Rules::of(access, 0));
         let log =

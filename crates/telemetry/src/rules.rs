@@ -1,7 +1,5 @@
 //! How records become lines at the moment: form, frame, what is redacted, left out, and sampled. Plain data, made of the configuration.
 
-use std::sync::OnceLock;
-
 use config::{AccessLog, LogFormat, LogOutput, Syslog};
 
 use super::drawn::ALL;
@@ -110,20 +108,14 @@ impl Rules {
     }
 }
 
-/// The name of this machine in printable ASCII; empty if it has none. Read once: a sandbox may forbid it later.
-pub(super) fn machine() -> &'static str {
-    static NAME: OnceLock<String> = OnceLock::new();
-    NAME.get_or_init(|| {
-        let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        name.trim().chars().filter(char::is_ascii_graphic).take(255).collect()
-    })
+/// The name of this machine in printable ASCII; empty if it has none. The kernel is asked, not its file, which a sandbox closes.
+pub(super) fn machine() -> String {
+    let known = rustix::system::uname();
+    known.nodename().to_string_lossy().chars().filter(char::is_ascii_graphic).take(255).collect()
 }
 
 fn header(syslog: &Syslog) -> SyslogHeader {
-    let name = match machine() {
-        "" => "-",
-        name => name,
-    };
+    let name = Some(machine()).filter(|name| !name.is_empty()).unwrap_or_else(|| "-".to_owned());
     let origin = format!(" {name} {} {} ", syslog.app_name, std::process::id());
     SyslogHeader { facility: syslog.facility, origin: origin.into() }
 }

@@ -194,7 +194,7 @@ pub(super) fn request(service_name: &str, spans: &[u8]) -> Vec<u8> {
             for (name, value) in [
                 ("service.name", service_name),
                 ("service.version", env!("CARGO_PKG_VERSION")),
-                ("host.name", host),
+                ("host.name", &host),
                 ("telemetry.sdk.name", "portunus"),
                 ("telemetry.sdk.language", "rust"),
             ] {

@@ -194,12 +194,14 @@ mod tests {
         let mut info = [0; 20];
         info[..16].copy_from_slice(&Ipv6Addr::LOCALHOST.octets());
         let used = control.push(0, libc::SOL_IPV6, libc::IPV6_PKTINFO, &info);
-        let used = control.push(used, libc::SOL_SOCKET, 29, &[0; 16]);
         let used = control.push(used, libc::SOL_UDP, libc::UDP_GRO, &1200_i32.to_ne_bytes());
         let used = control.push_ecn(used, true, 2);
         let expected = Arrival { to: Some(Ipv6Addr::LOCALHOST.into()), segment: 1200, ecn: 2 };
         assert_eq!(control.arrival(used), expected);
         assert_eq!(control.arrival(0), Arrival::default());
+        let used = control.push(0, libc::SOL_SOCKET, 29, &[0; 16]);
+        let used = control.push_ecn(used, false, 1);
+        assert_eq!(control.arrival(used), Arrival { ecn: 1, ..Arrival::default() }, "behind what is not known");
         // A message that claims to be longer than the buffer, or shorter than its own head, ends the reading.
         for length in [usize::MAX, 4096, 3, 0] {
             control.0[..size_of::<usize>()].copy_from_slice(&length.to_ne_bytes());

@@ -99,9 +99,10 @@ fn family(series: &str) -> &str {
 }
 
 /// Metrics that have a value only once something happens that this test does not have happen: orders of certificates, key servers, keystores that fail, queues.
-const OF_OTHERS: [&str; 6] = [
+const OF_OTHERS: [&str; 7] = [
     "portunus_acme_failing_certificates",
     "portunus_acme_missing_certificates",
+    "portunus_connections_rejected_total",
     "portunus_keyless_unavailable",
     "portunus_upstream_overflows_total",
     "portunus_upstream_queue_length",
