@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
-use compat::{api_firewall, go_mmproxy, gokeyless, haproxy, nginx, sillyproxy};
+use compat::{api_firewall, go_mmproxy, gokeyless, haproxy, hitch, ingress, mmproxy, nginx, sillyproxy, stunnel};
 
 use crate::command;
 
@@ -126,6 +126,10 @@ pub enum Foreign {
     Gokeyless,
     /// go-mmproxy: PROXY header in, onward from the client's own address
     GoMmproxy,
+    /// Cloudflare's mmproxy: the same
+    Mmproxy,
+    /// hitch: hitch.conf and options
+    Hitch,
 }
 
 /// Programs whose arguments or files become a native configuration.
@@ -135,6 +139,12 @@ pub enum Imported {
     Nginx,
     /// HAProxy: haproxy.cfg
     Haproxy,
+    /// Kubernetes Ingress: manifests
+    Ingress,
+    /// hitch: hitch.conf, or its arguments
+    Hitch,
+    /// stunnel: stunnel.conf
+    Stunnel,
     /// SillyProxy: its arguments
     Sillyproxy,
     /// Wallarm's API Firewall: its environment and arguments
@@ -143,6 +153,8 @@ pub enum Imported {
     Gokeyless,
     /// go-mmproxy: its arguments
     GoMmproxy,
+    /// Cloudflare's mmproxy: its arguments
+    Mmproxy,
 }
 
 /// Does what the arguments of this process say; gives the exit status. Where they are wrong, or ask for help, says so.
@@ -252,6 +264,8 @@ fn run_as(program: Foreign, arguments: Vec<OsString>) -> ExitCode {
         Foreign::ApiFirewall => command::front::run_api_firewall(arguments),
         Foreign::Gokeyless => command::front::run_gokeyless(arguments),
         Foreign::GoMmproxy => command::front::run_announced(arguments, go_mmproxy::run, go_mmproxy::announcements),
+        Foreign::Mmproxy => command::front::run(arguments, mmproxy::run),
+        Foreign::Hitch => command::front::run(arguments, hitch::run),
     }
 }
 
@@ -260,10 +274,14 @@ fn import(program: Imported, arguments: &[OsString]) -> ExitCode {
     match program {
         Imported::Nginx => command::front::finish(nginx::import(arguments)),
         Imported::Haproxy => command::front::finish(haproxy::import(arguments)),
+        Imported::Ingress => command::front::finish(ingress::import(arguments)),
+        Imported::Hitch => command::front::finish(hitch::import(arguments)),
+        Imported::Stunnel => command::front::finish(stunnel::import(arguments)),
         Imported::Sillyproxy => command::front::finish(sillyproxy::import(arguments)),
         Imported::ApiFirewall => command::front::finish(api_firewall::import(arguments)),
         Imported::Gokeyless => command::front::import_gokeyless(gokeyless::translate(arguments)),
         Imported::GoMmproxy => command::front::finish(go_mmproxy::import(arguments)),
+        Imported::Mmproxy => command::front::finish(mmproxy::import(arguments)),
     }
 }
 

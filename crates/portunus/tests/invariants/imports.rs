@@ -13,6 +13,21 @@ pub fn haproxy(bytes: &[u8]) {
     check(bytes, "haproxy.cfg", compat::haproxy::of_text);
 }
 
+/// hitch.
+pub fn hitch(bytes: &[u8]) {
+    check(bytes, "hitch.conf", compat::hitch::of_text);
+}
+
+/// stunnel.
+pub fn stunnel(bytes: &[u8]) {
+    check(bytes, "stunnel.conf", compat::stunnel::of_text);
+}
+
+/// Kubernetes Ingress.
+pub fn ingress(bytes: &[u8]) {
+    check(bytes, "ingress.yaml", compat::ingress::of_text);
+}
+
 fn check(bytes: &[u8], name: &str, import: impl Fn(&str) -> Made) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     match import(text) {

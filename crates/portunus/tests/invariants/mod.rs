@@ -29,7 +29,13 @@ pub const ALL: [Target; 7] = [
 ];
 
 /// Imports, whose grammars have words of their own.
-pub const IMPORTS: [Target; 2] = [("nginx_conf", imports::nginx), ("haproxy_cfg", imports::haproxy)];
+pub const IMPORTS: [Target; 5] = [
+    ("nginx_conf", imports::nginx),
+    ("haproxy_cfg", imports::haproxy),
+    ("ingress", imports::ingress),
+    ("hitch_conf", imports::hitch),
+    ("stunnel_conf", imports::stunnel),
+];
 
 /// A configuration with one plain listener called `web`, and no routes.
 fn empty_config() -> ::config::Config {

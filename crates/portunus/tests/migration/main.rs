@@ -9,10 +9,12 @@ mod distribution;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod haproxy;
+mod ingress;
 mod nginx;
 mod nginx_compression;
 mod nginx_guarded;
 mod nginx_left_out;
 mod nginx_rates;
+mod terminators;
 #[path = "../harness/secure.rs"]
 mod secure;
