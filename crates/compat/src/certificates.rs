@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use keystore::{Location, Store, names, pem};
 use tls::crypto::Certificate;
 
-use super::migration::{Files, Place, Report, absolute, name_of};
+use super::Front;
+use super::migration::{Files, Place, Problem, Report, absolute, finish, name_of, rejected};
 use super::native::{Map, Value};
 
 /// A certificate with its key.
@@ -169,6 +170,26 @@ pub(crate) enum Version {
     Old,
     Tls12,
     Tls13,
+}
+
+/// Makes the links, and prints what was made of a configuration of another program, or why nothing was.
+pub(crate) fn printed(source: &str, made: Result<(Map, Links), Problem>, report: &Report) -> Front {
+    let linked = made.map_err(|problem| problem.to_string()).and_then(|(root, links)| make(&links).map(|()| root));
+    match linked {
+        Ok(root) => finish(source, root, report),
+        Err(problem) => rejected(&problem),
+    }
+}
+
+/// Says in `tls` which policy has these versions.
+pub(crate) fn put_policy(tls: &mut Map, versions: &[Version], (place, shown): (&Place, &str), report: &Report) {
+    let (policy, missing) = policy(versions);
+    if let Some(policy) = policy {
+        tls.set("policy", policy);
+    }
+    if let Some(why) = missing {
+        tls.comment(report.left_out(place, shown, why));
+    }
 }
 
 /// The native settings for the versions that are allowed: never more than those. The comment says what is missing.

@@ -26,7 +26,7 @@ use super::Front;
 use crate::cells::{Language, Unplanned};
 use crate::certificates::{self, Links};
 use crate::draft::Draft;
-use crate::migration::{self, Files, Place, Problem, Report, finish, rejected};
+use crate::migration::{self, Files, Given, Place, Problem, Report};
 use crate::native::{Map, Value, bytes, duration};
 use crate::sites::{Sites, respond, routes};
 use acl::{Condition, Reader, Test, is_in};
@@ -58,33 +58,15 @@ const MAX_CELLS: usize = 40_000;
 
 /// Prints the native configuration.
 pub fn import(words: &[OsString]) -> Front {
-    let (words, folder) = match migration::keys_option(words) {
-        Ok(found) => found,
-        Err(problem) => return rejected(&format!("{problem}\n{USAGE}")),
-    };
-    let path = match migration::one_file(&words, USAGE) {
-        Ok(path) => path,
+    let Given { path, text, files, keys } = match Given::read(words, USAGE) {
+        Ok(given) => given,
         Err(ended) => return ended,
     };
-    let mut files = Files::of_disk();
-    let text = match path == Path::new("-") {
-        true => migration::read_standard_input(),
-        false => files.read(&path),
-    };
-    let text = match text {
-        Ok(text) => text,
-        Err(why) => return rejected(&format!("{}: {why}", path.display())),
-    };
-    let links = Links { folder, links: Vec::new() };
+    let links = Links { folder: keys, links: Vec::new() };
     let report = Report::default();
     let environment = |name: &str| std::env::var(name).ok();
-    match translate(files, (&path, &text), links, &report, &environment) {
-        Ok((root, links)) => match certificates::make(&links) {
-            Ok(()) => finish(&format!("haproxy {}", path.display()), root, &report),
-            Err(problem) => rejected(&problem),
-        },
-        Err(problem) => rejected(&problem.to_string()),
-    }
+    let made = translate(files, (&path, &text), links, &report, &environment);
+    certificates::printed(&format!("haproxy {}", path.display()), made, &report)
 }
 
 /// Makes a native configuration of a text alone, which names no files.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use super::Front;
 use crate::addresses::is_host;
-use crate::certificates::{self, Links, Pair, Version, keystore, policy};
+use crate::certificates::{self, Links, Pair, Version, keystore, put_policy};
 use crate::draft::Draft;
 use crate::migration::{self, Files, Place, Problem, Report, absolute, finish, rejected};
 use crate::native::{Map, Value};
@@ -433,13 +433,7 @@ impl Making<'_> {
                 _ => Version::Old,
             })
             .collect();
-        let (policy, missing) = policy(&versions);
-        if let Some(policy) = policy {
-            tls.set("policy", policy);
-        }
-        if let Some(why) = missing {
-            tls.comment(self.report.left_out(&setting.place, &setting.shown(), why));
-        }
+        put_policy(tls, &versions, (&setting.place, &setting.shown()), self.report);
     }
 
     fn client_certificate(&self, scope: &Scope<'_>) -> Result<Option<Map>, String> {

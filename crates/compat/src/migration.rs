@@ -292,6 +292,30 @@ pub(crate) fn keys_option(words: &[OsString]) -> Result<(Vec<OsString>, Option<P
     Ok((rest, folder))
 }
 
+/// The one file that an importer reads, or standard input.
+pub(crate) struct Given {
+    /// Its name; `-` for standard input.
+    pub(crate) path: PathBuf,
+    /// What it holds.
+    pub(crate) text: String,
+    /// Where others are read from.
+    pub(crate) files: Files,
+    /// The folder of `--keys`.
+    pub(crate) keys: Option<PathBuf>,
+}
+
+impl Given {
+    /// Reads it, as the words of the command say.
+    pub(crate) fn read(words: &[OsString], usage: &str) -> Result<Given, Front> {
+        let (words, keys) = keys_option(words).map_err(|problem| rejected(&format!("{problem}\n{usage}")))?;
+        let path = one_file(&words, usage)?;
+        let mut files = Files::of_disk();
+        let text = if path == Path::new("-") { read_standard_input() } else { files.read(&path) };
+        let text = text.map_err(|why| rejected(&format!("{}: {why}", path.display())))?;
+        Ok(Given { path, text, files, keys })
+    }
+}
+
 /// An import that writes nothing.
 pub(crate) fn rejected(problem: &str) -> Front {
     Front::Exit { code: NOTHING_WRITTEN, output: String::new(), errors: format!("portunus: {problem}\n") }

@@ -29,7 +29,7 @@ use wire::http::field_kind::FieldKind;
 use super::Front;
 use crate::certificates::{self, Links};
 use crate::draft::Draft;
-use crate::migration::{self, Files, Problem, Report, finish, rejected};
+use crate::migration::{self, Files, Problem, Report, rejected};
 use crate::native::{Map, Value, bytes, duration};
 use crate::sites::Sites;
 use fields::Forwarding;
@@ -69,13 +69,8 @@ pub fn import(words: &[OsString]) -> Front {
     };
     let links = Links { folder, links: Vec::new() };
     let report = Report::default();
-    match translate(files, &path, links, &report) {
-        Ok((root, links)) => match certificates::make(&links) {
-            Ok(()) => finish(&format!("nginx {}", path.display()), root, &report),
-            Err(problem) => rejected(&problem),
-        },
-        Err(problem) => rejected(&problem.to_string()),
-    }
+    let made = translate(files, &path, links, &report);
+    certificates::printed(&format!("nginx {}", path.display()), made, &report)
 }
 
 /// Makes a native configuration of a text alone, which includes nothing.

@@ -12,7 +12,7 @@ use super::Front;
 use crate::addresses::is_host;
 use crate::certificates::{self, Links, Pair, Version, keystore, policy};
 use crate::draft::Draft;
-use crate::migration::{self, Files, Place, Problem, Report, absolute, finish, rejected, shown};
+use crate::migration::{self, Files, Given, Place, Problem, Report, absolute, shown};
 use crate::native::{Map, Value};
 
 /// What `--help` prints.
@@ -82,31 +82,13 @@ impl Service {
 
 /// Prints the native configuration.
 pub fn import(words: &[OsString]) -> Front {
-    let (words, folder) = match migration::keys_option(words) {
-        Ok(found) => found,
-        Err(problem) => return rejected(&format!("{problem}\n{USAGE}")),
-    };
-    let path = match migration::one_file(&words, USAGE) {
-        Ok(path) => path,
+    let Given { path, text, files, keys } = match Given::read(words, USAGE) {
+        Ok(given) => given,
         Err(ended) => return ended,
     };
-    let mut files = Files::of_disk();
-    let text = match path == Path::new("-") {
-        true => migration::read_standard_input(),
-        false => files.read(&path),
-    };
-    let text = match text {
-        Ok(text) => text,
-        Err(why) => return rejected(&format!("{}: {why}", path.display())),
-    };
     let report = Report::default();
-    match translate(files, (&path, &text), Links { folder, links: Vec::new() }, &report) {
-        Ok((root, links)) => match certificates::make(&links) {
-            Ok(()) => finish(&format!("stunnel {}", path.display()), root, &report),
-            Err(problem) => rejected(&problem),
-        },
-        Err(problem) => rejected(&problem.to_string()),
-    }
+    let made = translate(files, (&path, &text), Links { folder: keys, links: Vec::new() }, &report);
+    certificates::printed(&format!("stunnel {}", path.display()), made, &report)
 }
 
 /// Makes a native configuration of a text alone, which names no files.

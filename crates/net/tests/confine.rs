@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 
 use net::confine::{Files, Places, Role, confine, sandbox};
 
@@ -27,11 +27,8 @@ fn is_denied<T>(outcome: &io::Result<T>) -> bool {
     matches!(outcome, Err(error) if error.kind() == ErrorKind::PermissionDenied)
 }
 
-#[test]
-fn what_was_not_named_is_out_of_reach() {
-    if let Some(folder) = std::env::var_os(FOLDER) {
-        return inside(Path::new(&folder));
-    }
+/// Runs a test again in a child that confines itself: what it came to, and what it said.
+fn confined_child(test: &str) -> (Output, String) {
     let folder = tempfile::tempdir().unwrap();
     for name in ["read", "write", "other"] {
         fs::create_dir(folder.path().join(name)).unwrap();
@@ -40,12 +37,21 @@ fn what_was_not_named_is_out_of_reach() {
     std::os::unix::fs::symlink("../other/file", folder.path().join("read/link")).unwrap();
     let neighbour = TcpListener::bind("127.0.0.1:0").unwrap();
     let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "what_was_not_named_is_out_of_reach", "--nocapture"])
+        .args(["--exact", test, "--nocapture"])
         .env(FOLDER, folder.path())
         .env(NEIGHBOUR, neighbour.local_addr().unwrap().to_string())
         .output()
         .unwrap();
     let reported = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    (output, reported)
+}
+
+#[test]
+fn what_was_not_named_is_out_of_reach() {
+    if let Some(folder) = std::env::var_os(FOLDER) {
+        return inside(Path::new(&folder));
+    }
+    let (output, reported) = confined_child("what_was_not_named_is_out_of_reach");
     assert!(output.status.success(), "{reported}");
     for note in reported.lines().filter(|line| line.starts_with("skipped:")) {
         eprintln!("{note}");
@@ -110,20 +116,7 @@ fn the_gate_can_do_its_work_and_no_more() {
     if let Some(folder) = std::env::var_os(FOLDER) {
         return inside_gate(Path::new(&folder));
     }
-    let folder = tempfile::tempdir().unwrap();
-    for name in ["read", "write", "other"] {
-        fs::create_dir(folder.path().join(name)).unwrap();
-        fs::write(folder.path().join(name).join("file"), name).unwrap();
-    }
-    std::os::unix::fs::symlink("../other/file", folder.path().join("read/link")).unwrap();
-    let neighbour = TcpListener::bind("127.0.0.1:0").unwrap();
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "the_gate_can_do_its_work_and_no_more", "--nocapture"])
-        .env(FOLDER, folder.path())
-        .env(NEIGHBOUR, neighbour.local_addr().unwrap().to_string())
-        .output()
-        .unwrap();
-    let reported = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let (output, reported) = confined_child("the_gate_can_do_its_work_and_no_more");
     assert!(output.status.success(), "{reported}");
 }
 

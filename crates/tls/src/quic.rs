@@ -8,6 +8,7 @@
 //!        take(level), secrets(level) after each;  WantKey: key_request() … respond() ── resume()
 //! ```
 
+use std::cell::RefCell;
 use std::fmt;
 use std::os::raw::c_int;
 use std::slice;
@@ -297,6 +298,11 @@ unsafe fn secret_of(cipher: *const sys::SSL_CIPHER, secret: *const u8, len: usiz
     }
 }
 
+/// Keeps a secret in its place; what the library is told of that.
+fn keep(place: Option<&RefCell<Option<Secret>>>, secret: Option<Secret>) -> c_int {
+    c_int::from(place.zip(secret).map(|(place, secret)| place.replace(Some(secret))).is_some())
+}
+
 unsafe extern "C" fn set_read_secret(
     ssl: *mut sys::SSL,
     level: sys::ssl_encryption_level_t,
@@ -306,8 +312,7 @@ unsafe extern "C" fn set_read_secret(
 ) -> c_int {
     // SAFETY: the library calls with a live session of ours, its cipher and a secret of that length.
     let (flight, secret) = unsafe { (flight_of(ssl), secret_of(cipher, secret, len)) };
-    let place = flight.and_then(|flight| flight.read.get(level as usize));
-    c_int::from(place.zip(secret).map(|(place, secret)| place.replace(Some(secret))).is_some())
+    keep(flight.and_then(|flight| flight.read.get(level as usize)), secret)
 }
 
 unsafe extern "C" fn set_write_secret(
@@ -319,8 +324,7 @@ unsafe extern "C" fn set_write_secret(
 ) -> c_int {
     // SAFETY: as in `set_read_secret`.
     let (flight, secret) = unsafe { (flight_of(ssl), secret_of(cipher, secret, len)) };
-    let place = flight.and_then(|flight| flight.write.get(level as usize));
-    c_int::from(place.zip(secret).map(|(place, secret)| place.replace(Some(secret))).is_some())
+    keep(flight.and_then(|flight| flight.write.get(level as usize)), secret)
 }
 
 unsafe extern "C" fn add_handshake_data(

@@ -3,7 +3,7 @@
 use super::listen::{Listener, Names};
 use super::scope::Scope;
 use super::site::Making;
-use crate::certificates::{Pair, Version, keystore, policy};
+use crate::certificates::{Pair, Version, keystore, put_policy};
 use crate::migration::absolute;
 use crate::native::{Map, Value};
 
@@ -115,13 +115,7 @@ impl<'d> Making<'d> {
                     _ => Version::Old,
                 })
                 .collect();
-            let (policy, missing) = policy(&versions);
-            if let Some(policy) = policy {
-                out.set("policy", policy);
-            }
-            if let Some(why) = missing {
-                out.comment(self.report.left_out(&directive.place, &directive.shown(), why));
-            }
+            put_policy(&mut out, &versions, (&directive.place, &directive.shown()), self.report);
         }
         if let Some(directive) = scope.one("ssl_ciphers") {
             let list = directive.arg(0);
