@@ -6,7 +6,6 @@
 
 pub mod accepted;
 
-use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,7 +18,6 @@ use crate::client::{self, Identified};
 use crate::connection::{Conn, ended_before};
 use crate::handshake;
 use crate::http;
-use crate::policies::ConnectionMeters;
 use crate::tunnel::{self, TunnelSettings};
 use crate::worker::Worker;
 use accepted::{Accepted, Opened};
@@ -81,20 +79,7 @@ async fn identify(
 ) -> Option<(net::Stream, Chunk, Conn, Opened)> {
     let Accepted { stream, peer, bound_port, is_balancer, at, opened: mut counted, .. } = accepted;
     let accepted_at = (at, Instant::now());
-    let mut conn = Conn {
-        listener,
-        client: peer,
-        reported: None,
-        bound_port,
-        local_port: bound_port,
-        tls: None,
-        accepted_at,
-        validation_memory: Cell::new(0),
-        meters: ConnectionMeters::default(),
-        places: OnceCell::new(),
-        onward: OnceCell::new(),
-        texts: OnceCell::new(),
-    };
+    let mut conn = Conn::new(listener, peer, bound_port, accepted_at);
     let identified = match &conn.listener.proxy_protocol {
         None => Ok(client::itself(stream, peer)),
         Some(rule) => Box::pin(client::read_header(stream, peer, rule, is_balancer)).await,

@@ -80,6 +80,29 @@ impl ConnectionId {
 }
 
 impl Conn {
+    /// A connection in the clear of `client`, who came to `port`.
+    pub fn new(
+        listener: Arc<ListenerConfig>,
+        client: Option<SocketAddr>,
+        port: u16,
+        accepted_at: (SystemTime, Instant),
+    ) -> Conn {
+        Conn {
+            listener,
+            client,
+            reported: None,
+            bound_port: port,
+            local_port: port,
+            tls: None,
+            accepted_at,
+            validation_memory: Cell::new(0),
+            meters: ConnectionMeters::default(),
+            places: OnceCell::new(),
+            onward: OnceCell::new(),
+            texts: OnceCell::new(),
+        }
+    }
+
     /// What upstream connections are bound to.
     pub fn bound(&self) -> &Bound {
         self.onward.get_or_init(|| Box::new(Bound { binding: Binding::next(), id: ConnectionId::of(self) }))

@@ -8,7 +8,6 @@ mod listener;
 mod question;
 mod view;
 
-use std::cell::{Cell, OnceCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -34,7 +33,6 @@ use crate::message::ledger::OpenRequest;
 use crate::message::rejection::Rejection;
 use crate::message::scratch;
 use crate::message::sides::Piece;
-use crate::policies::ConnectionMeters;
 use crate::worker::{Shared, Worker};
 use kept::Kept;
 
@@ -100,19 +98,11 @@ impl Explainer {
     pub fn explain(&self, question: &Question) -> Result<Explanation, String> {
         let generation = self.worker.pin();
         let (listener, view) = listener::choose(&generation, question)?;
+        let client = Some(SocketAddr::new(question.client, 0));
+        let accepted_at = (SystemTime::now(), Instant::now());
         let mut conn = Conn {
-            listener: Arc::clone(listener),
-            client: Some(SocketAddr::new(question.client, 0)),
-            reported: None,
-            bound_port: view.bound_port,
             local_port: question.url.port,
-            tls: None,
-            accepted_at: (SystemTime::now(), Instant::now()),
-            validation_memory: Cell::new(0),
-            meters: ConnectionMeters::default(),
-            places: OnceCell::new(),
-            onward: OnceCell::new(),
-            texts: OnceCell::new(),
+            ..Conn::new(Arc::clone(listener), client, view.bound_port, accepted_at)
         };
         let mut explanation = Explanation { listener: view, ..Explanation::default() };
         if let Service::Tunnel(_) = listener.service {

@@ -1,6 +1,5 @@
 //! QUIC on one socket of a listener (RFC 9000): who may connect, what became of their handshakes, and the connections that `http::h3` serves.
 
-use std::cell::{Cell, OnceCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -23,7 +22,6 @@ use crate::conn::accepted::Opened;
 use crate::connection::{Conn, ConnTls, ended_before};
 use crate::handshake;
 use crate::http::h3;
-use crate::policies::ConnectionMeters;
 use crate::worker::{Listening, Worker};
 
 /// Connections without a packet for this long end. Each takes memory, and a client that comes back has a ticket.
@@ -187,20 +185,7 @@ fn conn(
     accepted_at: (SystemTime, Instant),
     tls: Option<ConnTls>,
 ) -> Conn {
-    Conn {
-        listener: Arc::clone(listener),
-        client: Some(remote),
-        reported: None,
-        bound_port: local.port(),
-        local_port: local.port(),
-        tls,
-        accepted_at,
-        validation_memory: Cell::new(0),
-        meters: ConnectionMeters::default(),
-        places: OnceCell::new(),
-        onward: OnceCell::new(),
-        texts: OnceCell::new(),
-    }
+    Conn { tls, ..Conn::new(Arc::clone(listener), Some(remote), local.port(), accepted_at) }
 }
 
 /// Serves a connection whose handshake is done. The client is who it was then, wherever it goes with the connection.
