@@ -60,12 +60,12 @@ YAML
   for name in edge api "${documents[@]}"; do
     until_there "$gate" "\"listening\".*\"$name\"" "$work/diagnostics"
   done
-  port=$(sed -n 's/.*"listener":"edge","address":"127.0.0.1:\([0-9]*\)".*/\1/p' "$work/diagnostics")
+  port=$(address_of edge | cut -d : -f 2)
 }
 
 # address_of LISTENER: prints it.
 address_of() {
-  sed -n "s/.*\"listener\":\"$1\",\"address\":\"\([0-9.:]*\)\".*/\1/p" "$work/diagnostics"
+  sed -n "/\"listener\":\"$1\"/s/.*\"address\":\"\([0-9.:]*\)\".*/\1/p" "$work/diagnostics"
 }
 
 # until_there PROCESS PATTERN FILE: waits until the pattern is in the file. Fails if the process has ended, or after a minute.

@@ -178,7 +178,7 @@ struct Making<'m> {
 
 fn translate(files: Files, settings: &[Setting], links: Links, report: &Report) -> Result<(Map, Links), Problem> {
     let mut making = Making { report, draft: Draft::default(), files, links, settings };
-    let nowhere = Place { file: "hitch".into(), line: 1 };
+    let nowhere = Place { file: "hitch.conf".into(), line: 1 };
     let start = settings.first().map_or(nowhere, |setting| setting.place.clone());
     making.process();
     let upstream = making.upstream(&start)?;

@@ -118,6 +118,7 @@ pub struct Hub<K> {
     timers: Timers,
     events: VecDeque<Event<K>>,
     refuses_new: bool,
+    is_hushed: bool,
 }
 
 /// The place of a connection.
@@ -170,6 +171,7 @@ impl<K> Hub<K> {
             timers: Timers::default(),
             events: VecDeque::new(),
             refuses_new: false,
+            is_hushed: false,
         }
     }
 
@@ -203,6 +205,11 @@ impl<K> Hub<K> {
     /// From now on new connections are refused (CONNECTION_REFUSED); those that are open go on.
     pub fn refuse_new(&mut self) {
         self.refuses_new = true;
+    }
+
+    /// From now on whom it does not know gets no response: another process reads the same socket, and may know them.
+    pub fn hush(&mut self) {
+        self.is_hushed = true;
     }
 
     /// Connections that are open or being opened or closed.
@@ -254,8 +261,12 @@ impl<K> Hub<K> {
                 }
                 None
             }
+            Some(DatagramEvent::NewConnection(incoming)) if self.is_hushed => {
+                self.endpoint.ignore(incoming);
+                None
+            }
             Some(DatagramEvent::NewConnection(incoming)) => return self.consider(incoming, now, buffer, admit),
-            Some(DatagramEvent::Response(transmit)) => Some(transmit),
+            Some(DatagramEvent::Response(transmit)) => Some(transmit).filter(|_| !self.is_hushed),
             None => None,
         };
         self.outbox.put(response, buffer);

@@ -174,7 +174,12 @@ impl fmt::Debug for SendStream {
 
 impl SendStream {
     pub(crate) fn new(shared: &Rc<Shared>, id: StreamId) -> SendStream {
-        SendStream { shared: Rc::clone(shared), watch: shared.watch(id), id, is_ended: false }
+        let watch = shared.watch(id);
+        // It may have been stopped before anybody watched it.
+        if let Ok(Some(code)) = shared.protocol.borrow_mut().send_stream(id).stopped() {
+            watch.stop_code.set(Some(code.into_inner()));
+        }
+        SendStream { shared: Rc::clone(shared), watch, id, is_ended: false }
     }
 
     /// The stream's number (RFC 9000 §2.1).
@@ -245,7 +250,13 @@ impl SendStream {
     pub fn finish(&mut self) {
         if !self.is_ended && !self.shared.is_lost() {
             self.is_ended = true;
-            let _ = self.shared.protocol.borrow_mut().send_stream(self.id).finish();
+            let mut protocol = self.shared.protocol.borrow_mut();
+            let mut stream = protocol.send_stream(self.id);
+            // What the peer has stopped cannot be finished, and would keep its place for ever.
+            if let Err(quinn_proto::FinishError::Stopped(code)) = stream.finish() {
+                let _ = stream.reset(code);
+            }
+            drop(protocol);
             self.shared.mark();
         }
     }

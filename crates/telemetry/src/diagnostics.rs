@@ -3,7 +3,6 @@
 //! Events are handed to a writer thread of their own, so that a terminal or pipe nobody reads cannot stop a worker. In front of a terminal
 //! they are text, else JSON lines. A panic becomes one event.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -178,43 +177,55 @@ where
         let (mut time, mut fields) = (Vec::new(), Members::default());
         Clock::default().write(&mut time, SystemTime::now());
         event.record(&mut fields);
-        let (metadata, message) = (event.metadata(), fields.0.remove("message").unwrap_or_default());
+        let (metadata, Members { message, others }) = (event.metadata(), fields);
         let time = String::from_utf8_lossy(&time);
         write!(writer, "{{\"time\":\"{time}\",\"level\":\"{}\",\"message\":{message}", metadata.level())?;
-        for (name, value) in &fields.0 {
-            write!(writer, ",{}:{value}", Value::from(name.as_str()))?;
+        for (name, value) in &others {
+            write!(writer, ",{}:{value}", Value::from(*name))?;
         }
         writeln!(writer, ",\"target\":{}}}", Value::from(metadata.target()))
     }
 }
 
-/// Fields of an event.
+/// Fields of an event, in their order.
 #[derive(Default)]
-struct Members(BTreeMap<String, Value>);
+struct Members {
+    message: Value,
+    others: Vec<(&'static str, Value)>,
+}
+
+impl Members {
+    fn put(&mut self, field: &Field, value: Value) {
+        match field.name() {
+            "message" => self.message = value,
+            name => self.others.push((name, value)),
+        }
+    }
+}
 
 impl Visit for Members {
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.0.insert(field.name().to_owned(), value.into());
+        self.put(field, value.into());
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.0.insert(field.name().to_owned(), value.into());
+        self.put(field, value.into());
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.0.insert(field.name().to_owned(), value.into());
+        self.put(field, value.into());
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
-        self.0.insert(field.name().to_owned(), value.into());
+        self.put(field, value.into());
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.0.insert(field.name().to_owned(), value.into());
+        self.put(field, value.into());
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.0.insert(field.name().to_owned(), format!("{value:?}").into());
+        self.put(field, format!("{value:?}").into());
     }
 }
 
@@ -291,6 +302,8 @@ mod tests {
             "{event}"
         );
         assert_eq!(event["target"], "portunus");
+        let ordered = events("info", true, || tracing::info!(target: "portunus", listener = "a", address = "b", "c"));
+        assert!(ordered[0].contains(r#""message":"c","listener":"a","address":"b","target""#), "{ordered:?}");
     }
 
     #[test]

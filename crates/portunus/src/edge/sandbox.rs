@@ -39,6 +39,9 @@ const SYSTEM: [(&str, &str); 9] = [
     ("/dev/urandom", "random numbers"),
 ];
 
+/// Where nearly all systems have the certificates of authorities in one file.
+const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
+
 /// Where systemd names the folders that it made for this service (systemd.exec(5)).
 const MANAGED_FOLDERS: [&str; 4] = ["RUNTIME_DIRECTORY", "STATE_DIRECTORY", "CACHE_DIRECTORY", "LOGS_DIRECTORY"];
 
@@ -61,6 +64,8 @@ impl Needs {
         for (path, why) in SYSTEM {
             needs.read.insert(PathBuf::from(path), why);
         }
+        // It may be a link that leads out of its folder.
+        needs.reads(Path::new(AUTHORITIES), "certificate authorities");
         beside.read.iter().for_each(|path| needs.reads(path, "the configuration"));
         config.included.iter().for_each(|included| needs.reads_folder(&included.folder, "the configuration"));
         needs.model(config);
@@ -338,7 +343,10 @@ impl Kept {
                 // What is not there is reported by whoever wants it.
                 path.canonicalize().map_or(true, |path| granted.iter().any(|folder| path.starts_with(folder)))
             };
-            for (path, why) in needs.read.iter().filter(|(path, _)| !covers(read, path) && !covers(write, path)) {
+            // What the system has may come and go, and nothing of the configuration asks for it.
+            let is_asked_for = |why: &str| !SYSTEM.iter().any(|(_, known)| *known == why);
+            let is_open = |path: &Path| [read, write, run].into_iter().any(|granted| covers(granted, path));
+            for (path, why) in needs.read.iter().filter(|(path, why)| is_asked_for(why) && !is_open(path)) {
                 let path = path.display();
                 problems.push(format!("{path} ({why}) is outside of what the sandbox left open at the start: {fix}, or name the folder in `sandbox.read` beforehand"));
             }

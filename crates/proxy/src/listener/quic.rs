@@ -109,12 +109,14 @@ pub async fn serve(listener: UdpListener, place: Place<SocketAddr>, worker: Rc<W
             },
         }
         if is_closing {
-            hub.refuse_new();
             if hub.connections() == 0 {
                 return;
             }
-            if worker.is_handed_over() {
-                // Two processes cannot read one socket: what is open says farewell.
+            if !worker.is_handed_over() {
+                hub.refuse_new();
+            } else {
+                // Two processes cannot read one socket: what is open says farewell, and whoever else comes is the other one's.
+                hub.hush();
                 let mut refuse = |_| Decision::Ignore;
                 let _ = tokio::time::timeout(FAREWELL, async { while hub.next(&mut refuse).await.is_ok() {} }).await;
                 return;

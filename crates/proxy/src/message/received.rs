@@ -77,6 +77,10 @@ where
         let is_bodiless = self.is_bodiless || opens_websocket;
         head.framing = match noted.length.only(Reason::DuplicateContentLength)? {
             Some(_) if opens_websocket => return Err(HeadError::of(Reason::BadContentLength)),
+            // What ends with its head has no other length, or it is malformed (RFC 9114 §4.1.2).
+            Some(length) if is_bodiless && parse_length(length) != Some(0) => {
+                return Err(HeadError::of(Reason::BadContentLength));
+            }
             _ if is_bodiless => BodyFraming::None,
             // Whoever reads the stream compares it with the data that comes.
             Some(length) => BodyFraming::Length(parse_length(length).ok_or(HeadError::of(Reason::BadContentLength))?),
