@@ -36,7 +36,7 @@ def dashboard_chromium(way):
     """The dashboard of the admin side: token, tables, charts, sorting, a drained server, a reload, its content security policy."""
     with Web() as web, start(way, [web], admin=True) as edge:
         # So that there is a handshake and a client to be shown.
-        run("curl", "--silent", "--show-error", "--fail", "--insecure", "--output", "/dev/null", url(edge), seconds=20)
+        run("curl", "--silent", "--show-error", "--fail", "--insecure", "--output", "/dev/null", f"{url(edge)}/bytes?n=1", seconds=20)
         run(*python(f"{HERE}/browser.py", "dashboard", f"http://127.0.0.1:{edge.admin}", json.dumps(ADMIN_TOKEN)), seconds=60)
 
 

@@ -138,8 +138,8 @@ async function post(name, body) {
   try {
     const sent = await fetch(`api/v1/${name}`, {
       method: "POST",
-      headers: { ...headers(), "Content-Type": "application/json" },
-      body: JSON.stringify(body),
+      headers: body ? { ...headers(), "Content-Type": "application/json" } : headers(),
+      body: body && JSON.stringify(body),
     });
     const isJson = sent.headers.get("Content-Type")?.startsWith("application/json");
     const said = isJson ? (await sent.json()).problems : [(await sent.text()).trim()];
@@ -337,7 +337,7 @@ async function run() {
 }
 
 at("filter").addEventListener("input", draw);
-at("reload").addEventListener("click", () => post("reload", {}));
+at("reload").addEventListener("click", () => post("reload"));
 at("login").addEventListener("submit", (event) => {
   event.preventDefault();
   token = at("token").value;
