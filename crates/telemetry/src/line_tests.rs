@@ -136,13 +136,14 @@ fn framed(rules: &Rules, record: &RequestRecord<'_>) -> String {
 #[test]
 fn the_other_forms_of_a_request() {
     let added: [(&str, &[u8]); 1] = [("tenant", b"a b")];
+    let added = Added(&added);
     let record = RequestRecord {
         target: b"/a?token=x&b=\"c",
         user: Some("j doe"),
         user_agent: b"",
         fault: Side::Upstream,
         reason: Some(Reason::UpstreamClosed),
-        added: Some(&Added(&added)),
+        added: Some(&added),
         ..record()
     };
     let logfmt = concat!(
