@@ -31,7 +31,7 @@ const SYSTEM_ROOTS: &str = "/etc/ssl/certs/ca-certificates.crt";
 /// How a server is reached that is not asked over its usual socket.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Reach {
-    /// The server's `admin` listener instead of its socket: 127.0.0.1:9901, https://edge-1.example:9901, or a path
+    /// The server's `admin` listener instead of its socket: `127.0.0.1:9901`, `https://edge-1.example:9901`, or a path
     #[arg(long, value_name = "ADDRESS")]
     pub admin: Option<String>,
     /// File with the token of `admin.token`
