@@ -36,6 +36,17 @@ pub(crate) struct Links {
 /// Where a folder is expected that nobody has made yet.
 const EXPECTED: &str = "/etc/portunus/keys";
 
+/// That certificates are named, and their files are there.
+///
+/// # Errors
+/// None is named, or files are known to be missing: which.
+pub(crate) fn require(pairs: &[Pair], files: &Files) -> Result<(), String> {
+    match pairs {
+        [] => Err("no certificate is named".to_owned()),
+        pairs => files.require(pairs.iter().flat_map(Pair::files)),
+    }
+}
+
 /// The keystore with these certificates, of which the first is for clients that ask for no name, or for `default` if it has that.
 pub(crate) fn keystore(
     pairs: &[Pair],

@@ -386,16 +386,7 @@ impl Making<'_> {
             let found = self.files.matching(&path).into_iter();
             pairs.extend(found.map(|certificate| Pair { certificate, key: None, place: folder.place.clone() }));
         }
-        if pairs.is_empty() {
-            return Err("no certificate is named".to_owned());
-        }
-        let missing = pairs.iter().flat_map(|pair| [Some(&pair.certificate), pair.key.as_ref()]).flatten();
-        let missing = missing
-            .filter(|path| self.files.are_known() && !self.files.exists(path))
-            .map(|path| path.display().to_string());
-        if let Some(missing) = missing.reduce(|one, other| format!("{one}, {other}")) {
-            return Err(format!("there is no such file: {missing}"));
-        }
+        certificates::require(&pairs, &self.files)?;
         let (strict, alpn) = (scope.is_on("sni-nomatch-abort"), scope.text("alpn-protos").map(str::to_owned));
         let protocols = ["tls-protos", "ssl", "tls"].iter().find_map(|name| scope.one(name)).cloned();
         let client = self.client_certificate(&scope)?;
@@ -449,11 +440,7 @@ impl Making<'_> {
         if let Some(crl) = scope.text("client-verify-crl") {
             rule.set("crl", absolute(Path::new(crl)));
         }
-        for path in [Some(ca), scope.text("client-verify-crl")].into_iter().flatten() {
-            if self.files.are_known() && !self.files.exists(Path::new(path)) {
-                return Err(format!("there is no such file: {path}"));
-            }
-        }
+        self.files.require([Some(ca), scope.text("client-verify-crl")].into_iter().flatten())?;
         Ok(Some(rule))
     }
 }

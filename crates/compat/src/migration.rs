@@ -165,6 +165,18 @@ impl Files {
         self.on_disk
     }
 
+    /// That there are all of these.
+    ///
+    /// # Errors
+    /// Names those that are known to be missing.
+    pub(crate) fn require(&self, paths: impl IntoIterator<Item: AsRef<Path>>) -> Result<(), String> {
+        let missing = paths.into_iter().filter(|path| self.are_known() && !self.exists(path.as_ref()));
+        match missing.map(|path| path.as_ref().display().to_string()).reduce(|one, other| format!("{one}, {other}")) {
+            Some(missing) => Err(format!("there is no such file: {missing}")),
+            None => Ok(()),
+        }
+    }
+
     /// The files that a pattern means, in the order of their names: `*` and `?` are any characters and one, `[...]` is one of some.
     pub(crate) fn matching(&self, pattern: &Path) -> Vec<PathBuf> {
         let mut found = vec![PathBuf::new()];

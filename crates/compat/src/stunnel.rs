@@ -358,10 +358,8 @@ impl Making<'_> {
 
     fn file(&self, name: &str) -> Result<PathBuf, String> {
         let path = self.root.join(name);
-        match self.files.are_known() && !self.files.exists(&path) {
-            true => Err(format!("there is no such file: {}", path.display())),
-            false => Ok(path),
-        }
+        self.files.require([&path])?;
+        Ok(path)
     }
 
     fn pair(&self, service: &Service) -> Result<Pair, String> {

@@ -7,7 +7,7 @@ use super::acl::Test;
 use super::sections::Proxy;
 use super::syntax::Line;
 use super::template::Facts;
-use crate::certificates::{Pair, Version, keystore, policy};
+use crate::certificates::{self, Pair, Version, keystore, policy};
 use crate::migration::{Place, absolute};
 use crate::native::{Map, Value, duration};
 
@@ -319,17 +319,7 @@ impl Making<'_> {
 
     fn tls(&mut self, socket: &Socket, is_tcp: bool) -> Result<Map, String> {
         let pairs = self.pairs(socket)?;
-        if pairs.is_empty() {
-            return Err("no certificate is named".to_owned());
-        }
-        let missing = pairs
-            .iter()
-            .map(|pair| &pair.certificate)
-            .filter(|path| self.files.are_known() && !self.files.exists(path));
-        let missing = missing.map(|path| path.display().to_string()).reduce(|one, other| format!("{one}, {other}"));
-        if let Some(missing) = missing {
-            return Err(format!("there is no such file: {missing}"));
-        }
+        certificates::require(&pairs, &self.files)?;
         let store = keystore(&pairs, None, &mut self.files, &mut self.links, self.report);
         let name = self.draft.keystores.intern("main", store);
         let mut tls = Map::of([("keystore", Value::text(name))]);
@@ -349,11 +339,7 @@ impl Making<'_> {
                 socket.value("ca-file").ok_or("client certificates are to be verified, and no authority is named")?;
             let ca = self.global.file("ca-base", &self.root, ca);
             let crl = socket.value("crl-file").map(|crl| self.global.file("ca-base", &self.root, crl));
-            for path in [Some(&ca), crl.as_ref()].into_iter().flatten() {
-                if self.files.are_known() && !self.files.exists(path) {
-                    return Err(format!("there is no such file: {}", path.display()));
-                }
-            }
+            self.files.require([Some(&ca), crl.as_ref()].into_iter().flatten())?;
             let mut rule = Map::of([("mode", Value::text(verify)), ("ca", Value::text(absolute(&ca)))]);
             if let Some(crl) = crl {
                 rule.set("crl", absolute(&crl));

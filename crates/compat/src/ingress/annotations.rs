@@ -29,6 +29,9 @@ pub(super) struct Wanted {
 /// What all annotations begin with.
 const PREFIX: &str = "nginx.ingress.kubernetes.io/";
 
+/// Why an annotation is left out whose value says nothing.
+const NOT_UNDERSTOOD: &str = "its value is not understood";
+
 /// Annotations that keep somebody out, or may.
 const GUARDS: &[&str] = &[
     "auth-",
@@ -140,6 +143,11 @@ impl Making<'_> {
             _ if is_snippet => "there are no directives of nginx here",
             _ => "it is not known here",
         };
+        self.left_out(annotation, why, wanted);
+    }
+
+    /// Says in a comment, and in the report, why an annotation is not carried.
+    fn left_out(&self, annotation: &Annotation, why: &str, wanted: &mut Wanted) {
         wanted.comments.push(self.report.left_out(&annotation.place, &shown(annotation), why));
     }
 
@@ -180,11 +188,7 @@ impl Making<'_> {
             _ => return false,
         };
         if !fits {
-            wanted.comments.push(self.report.left_out(
-                &annotation.place,
-                &shown(annotation),
-                "its value is not understood",
-            ));
+            self.left_out(annotation, NOT_UNDERSTOOD, wanted);
         }
         true
     }
@@ -234,11 +238,7 @@ impl Making<'_> {
             _ => return false,
         };
         if !fits {
-            wanted.comments.push(self.report.left_out(
-                &annotation.place,
-                &shown(annotation),
-                "its value is not understood",
-            ));
+            self.left_out(annotation, NOT_UNDERSTOOD, wanted);
         }
         true
     }
@@ -319,7 +319,7 @@ impl Making<'_> {
             // Where to send those who are not signed in; without it they get 401.
             "auth-signin" | "auth-signin-redirect-param" => {
                 let why = "who is not signed in gets 401, and is not sent elsewhere";
-                wanted.comments.push(self.report.left_out(&annotation.place, &shown(annotation), why));
+                self.left_out(annotation, why, wanted);
                 return true;
             }
             _ => return false,
@@ -331,16 +331,9 @@ impl Making<'_> {
                 wanted.policies.push(name);
             }
             None if name.starts_with("limit-") => {
-                wanted.comments.push(self.report.left_out(
-                    &annotation.place,
-                    &shown(annotation),
-                    "its value is not understood; nothing limits this place",
-                ));
+                self.left_out(annotation, "its value is not understood; nothing limits this place", wanted);
             }
-            None => {
-                wanted.closed =
-                    Some((annotation.place.clone(), shown(annotation), "its value is not understood".to_owned()))
-            }
+            None => wanted.closed = Some((annotation.place.clone(), shown(annotation), NOT_UNDERSTOOD.to_owned())),
         }
         true
     }

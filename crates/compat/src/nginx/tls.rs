@@ -3,7 +3,7 @@
 use super::listen::{Listener, Names};
 use super::scope::Scope;
 use super::site::Making;
-use crate::certificates::{Pair, Version, keystore, put_policy};
+use crate::certificates::{self, Pair, Version, keystore, put_policy};
 use crate::migration::absolute;
 use crate::native::{Map, Value};
 
@@ -33,16 +33,7 @@ impl<'d> Making<'d> {
             }
         }
         let is_strict = default.0.is_on("ssl_reject_handshake");
-        if pairs.is_empty() {
-            return Err("no certificate is named".to_owned());
-        }
-        let missing = pairs.iter().flat_map(|pair| [Some(&pair.certificate), pair.key.as_ref()]).flatten();
-        let missing = missing
-            .filter(|path| self.files.are_known() && !self.files.exists(path))
-            .map(|path| path.display().to_string());
-        if let Some(missing) = missing.reduce(|one, other| format!("{one}, {other}")) {
-            return Err(format!("there is no such file: {missing}"));
-        }
+        certificates::require(&pairs, &self.files)?;
         let wanted = default.1.hosts.iter().find(|host| !host.starts_with("*.")).cloned();
         let store = keystore(&pairs, wanted.as_deref(), &mut self.files, &mut self.links, self.report);
         let name = self.draft.keystores.intern("main", store);
@@ -149,11 +140,7 @@ impl<'d> Making<'d> {
         let ca = scope.one("ssl_client_certificate").or(scope.one("ssl_trusted_certificate"));
         let ca = self.root.join(ca.ok_or("client certificates are to be verified, and no authority is named")?.arg(0));
         let crl = scope.one("ssl_crl").map(|crl| self.root.join(crl.arg(0)));
-        for path in [Some(&ca), crl.as_ref()].into_iter().flatten() {
-            if self.files.are_known() && !self.files.exists(path) {
-                return Err(format!("there is no such file: {}", path.display()));
-            }
-        }
+        self.files.require([Some(&ca), crl.as_ref()].into_iter().flatten())?;
         let mut rule = Map::of([("mode", Value::text(mode)), ("ca", Value::text(absolute(&ca)))]);
         if let Some(crl) = crl {
             rule.set("crl", absolute(&crl));
