@@ -88,6 +88,11 @@ impl Program {
     }
 }
 
+/// A request for a path of a host.
+pub fn get(host: &str, path: &str) -> String {
+    format!("GET {path} HTTP/1.1\nHost: {host}")
+}
+
 /// Texts in place of names.
 fn filled(text: &str, names: &[(String, String)]) -> String {
     names.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("@{name}@"), value))
@@ -205,6 +210,12 @@ impl Beside {
             }
         }
         assert!(differences.is_empty(), "{}\n\n{}", differences.join("\n\n"), self.yaml());
+    }
+
+    /// The same, of GET requests for paths of a host on `web`.
+    pub fn compare_paths(&self, host: &str, paths: &[&str]) {
+        let requests: Vec<String> = paths.iter().map(|path| get(host, path)).collect();
+        self.compare(&requests.iter().map(|request| ("web", request.as_str())).collect::<Vec<_>>());
     }
 
     /// Where theirs and ours listen.

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use crate::beside::{Beside, Program};
+use crate::beside::{Beside, Program, get};
 use crate::harness::{connect, read_response};
 
 /// What a configuration needs to be served at all.
@@ -20,16 +20,6 @@ fn beside(text: &str, listeners: &[&str]) -> Beside {
     Beside::start(&Program::Haproxy, &format!("{DEFAULTS}{text}\n"), listeners)
 }
 
-fn get(host: &str, path: &str) -> String {
-    format!("GET {path} HTTP/1.1\nHost: {host}")
-}
-
-/// Compares GET requests on `web`.
-fn compare(beside: &Beside, host: &str, paths: &[&str]) {
-    let requests: Vec<String> = paths.iter().map(|path| get(host, path)).collect();
-    beside.compare(&requests.iter().map(|request| ("web", request.as_str())).collect::<Vec<_>>());
-}
-
 #[test]
 fn a_frontend_and_its_backend() {
     let plain = beside(
@@ -42,7 +32,7 @@ fn a_frontend_and_its_backend() {
             server spare @B@ backup",
         &["web"],
     );
-    compare(&plain, "a.test", &["/", "/a/b?c=d", "/~me/x%20y"]);
+    plain.compare_paths("a.test", &["/", "/a/b?c=d", "/~me/x%20y"]);
     plain.compare(&[
         ("web", "POST /x HTTP/1.1\nHost: a.test\nX-Mine: 1\nAccept-Encoding: gzip\n\nhello"),
         ("web", "GET / HTTP/1.1\nHost: a.test\nAuthorization: Basic x\nCookie: a=b"),
@@ -53,7 +43,7 @@ fn a_frontend_and_its_backend() {
 
     // In one section; without servers there is nobody to ask.
     let listen = beside("listen all\n bind @web@\n server one @A@\nlisten none\n bind @other@", &["web", "other"]);
-    compare(&listen, "a.test", &["/", "/x"]);
+    listen.compare_paths("a.test", &["/", "/x"]);
     listen.compare(&[("other", "GET / HTTP/1.1\nHost: a.test")]);
 }
 
@@ -109,7 +99,7 @@ fn backends_are_chosen_as_there() {
         "/api/v1/?debug=1",
     ];
     for host in hosts {
-        compare(&both, host, &paths);
+        both.compare_paths(host, &paths);
     }
     let extras = [
         "POST /api/x HTTP/1.1\nHost: a.test\n\nx",
@@ -172,8 +162,8 @@ fn requests_that_end_here() {
         "/gone/x",
         "/private/a.php",
     ];
-    compare(&both, "a.test", &paths);
-    compare(&both, "b.test", &paths);
+    both.compare_paths("a.test", &paths);
+    both.compare_paths("b.test", &paths);
     assert_eq!(both.left_out(), Vec::<String>::new(), "{}", both.yaml());
 }
 
@@ -195,7 +185,7 @@ fn addresses_that_may_come() {
             server one @A@",
         &["web", "other"],
     );
-    compare(&both, "a.test", &["/", "/office/x", "/loopback/x"]);
+    both.compare_paths("a.test", &["/", "/office/x", "/loopback/x"]);
     both.compare(&[("other", "GET /x HTTP/1.1\nHost: a.test"), ("other", "GET /public/x HTTP/1.1\nHost: a.test")]);
     assert!(both.yaml().contains("allow: [\"10.0.0.0/8\", \"192.0.2.1\"]"), "{}", both.yaml());
     assert_eq!(both.left_out(), Vec::<String>::new(), "{}", both.yaml());
@@ -234,8 +224,7 @@ fn fields_and_paths_are_changed() {
             server one @A@",
         &["web"],
     );
-    compare(
-        &both,
+    both.compare_paths(
         "a.test",
         &["/", "/host/x", "/api/", "/api/x?y=1", "/api/x/y", "/v1/x", "/v1/", "/fixed/a?b", "/v1"],
     );
@@ -359,7 +348,7 @@ fn the_file_of_the_package() {
         kept.collect::<Vec<_>>().join("\n")
     );
     let both = Beside::start(&Program::Haproxy, &text, &["web"]);
-    compare(&both, "a.test", &["/", "/x?y"]);
+    both.compare_paths("a.test", &["/", "/x?y"]);
     let left = both.left_out();
     assert!(!left.is_empty() && left.iter().all(|line| line.contains(": errorfile ")), "{left:#?}");
     // Alone it serves nothing.

@@ -2,28 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use crate::beside::{Beside, Program};
+use crate::beside::{Beside, Program, get};
 
 fn beside(text: &str, listeners: &[&str]) -> Beside {
     Beside::start(&Program::Nginx, text, listeners)
-}
-
-/// A request for a path of a host.
-fn get(host: &str, path: &str) -> String {
-    format!("GET {path} HTTP/1.1\nHost: {host}")
-}
-
-/// Compares GET requests on `web`.
-fn compare(beside: &Beside, host: &str, paths: &[&str]) {
-    let requests: Vec<String> = paths.iter().map(|path| get(host, path)).collect();
-    beside.compare(&requests.iter().map(|request| ("web", request.as_str())).collect::<Vec<_>>());
 }
 
 /// What nginx sends unless it is told otherwise, and what people write most.
 #[test]
 fn a_plain_proxy() {
     let plain = beside("server { listen @web@; location / { proxy_pass http://@A@; } }", &["web"]);
-    compare(&plain, "a.test", &["/", "/a/b?c=d", "/~me/x%20y"]);
+    plain.compare_paths("a.test", &["/", "/a/b?c=d", "/~me/x%20y"]);
     plain.compare(&[
         ("web", "POST /x HTTP/1.1\nHost: a.test\nX-Mine: 1\nAccept-Encoding: gzip\n\nhello"),
         ("web", "GET / HTTP/1.1\nHost: a.test\nAuthorization: Basic x\nCookie: a=b"),
@@ -56,7 +45,7 @@ fn a_plain_proxy() {
         }",
         &["web"],
     );
-    compare(&usual, "a.test", &["/", "/x", "/chat/", "/chat", "/chat/x?y"]);
+    usual.compare_paths("a.test", &["/", "/x", "/chat/", "/chat", "/chat/x?y"]);
     assert!(usual.yaml().contains("forwarding:\n  request_id: false\n  via: false\n"), "{}", usual.yaml());
     assert_eq!(usual.printed.status.code(), Some(0));
 }
@@ -210,7 +199,7 @@ fn the_path_that_goes_upstream() {
         "/named/x",
         "/a%2520b",
     ];
-    compare(&both, "a.test", &paths);
+    both.compare_paths("a.test", &paths);
 }
 
 #[test]
@@ -272,7 +261,7 @@ fn fields_of_responses() {
         location /gone { add_header X-Gone 1; add_header X-Gone-Always 1 always; return 410; }
     }";
     let both = beside(text, &["web"]);
-    compare(&both, "a.test", &["/", "/pass/", "/moved", "/gone"]);
+    both.compare_paths("a.test", &["/", "/pass/", "/moved", "/gone"]);
     // Over plain HTTP the field has no meaning, and is not sent.
     let [theirs, mut ours] = both.ask("web", &get("a.test", "/own/"));
     ours.fields.insert("strict-transport-security".to_owned(), "max-age=31536000; includeSubDomains".to_owned());
@@ -319,8 +308,8 @@ fn responses_without_an_upstream() {
         "/scheme?to=here",
         "/v1/a/b?c=d",
     ];
-    compare(&both, "a.test", &paths);
-    compare(&both, "b.test", &["/full/a"]);
+    both.compare_paths("a.test", &paths);
+    both.compare_paths("b.test", &["/full/a"]);
 }
 
 #[test]
@@ -354,7 +343,7 @@ fn rewrites_that_redirect() {
         "/all/x",
         "/x",
     ];
-    compare(&both, "a.test", &paths);
+    both.compare_paths("a.test", &paths);
 }
 
 #[test]
@@ -439,7 +428,7 @@ fn addresses_that_may_come() {
         "/administrator/x",
         "/adm",
     ];
-    compare(&both, "a.test", &paths);
+    both.compare_paths("a.test", &paths);
     let mut requests = Vec::new();
     for path in ["/read/x", "/write/x"] {
         requests
@@ -468,7 +457,7 @@ fn rates() {
     let [theirs, ours] = statuses("web", "/none/");
     assert_eq!(theirs, [200, 429, 429, 429, 429]);
     assert_eq!(ours, theirs);
-    compare(&both, "a.test", &["/", "/"]);
+    both.compare_paths("a.test", &["/", "/"]);
 }
 
 #[test]
@@ -506,7 +495,7 @@ fn groups_of_servers() {
     }
     assert_eq!(counts[0], [30, 10, 0]);
     assert_eq!(counts[1], counts[0]);
-    compare(&both, "a.test", &["/single/x"]);
+    both.compare_paths("a.test", &["/single/x"]);
     // Both servers of the group are asked, and the second one's response is the client's.
     let [theirs, ours] = both.ask("web", &get("a.test", "/sick/?status=503"));
     assert_eq!((theirs.status, ours.status), (503, 503));
@@ -535,7 +524,7 @@ fn passwords_and_services() {
             both.compare(&[("web", &request)]);
         }
     }
-    compare(&both, "a.test", &["/signed/x", "/auth", "/no"]);
+    both.compare_paths("a.test", &["/signed/x", "/auth", "/no"]);
     let [theirs, ours] = both.ask("web", &get("a.test", "/refused/x"));
     assert_eq!((theirs.status, ours.status), (401, 401));
 }
@@ -603,8 +592,8 @@ fn under_tls() {
         location / { proxy_pass http://@B@; }
     }";
     let both = beside(text, &["web", "https"]);
-    compare(&both, "a.test", &["/x?y"]);
-    compare(&both, "c.test", &["/x?y"]);
+    both.compare_paths("a.test", &["/x?y"]);
+    both.compare_paths("c.test", &["/x?y"]);
     let requests: Vec<String> =
         ["a.test", "b.test"].iter().flat_map(|host| ["/", "/http", "/x?y"].map(|path| get(host, path))).collect();
     both.compare(&requests.iter().map(|request| ("https", request.as_str())).collect::<Vec<_>>());
@@ -670,5 +659,5 @@ fn what_was_imported_is_compressed() {
     let both = beside(text, &["web"]);
     std::io::stdout().flush().unwrap();
     assert!(both.yaml().contains("types: [text/html, application/json]"), "{}", both.yaml());
-    compare(&both, "a.test", &["/"]);
+    both.compare_paths("a.test", &["/"]);
 }
