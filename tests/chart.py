@@ -71,6 +71,14 @@ def check(portunus, folder, text):
     return run(portunus, "check", place)
 
 
+def template(helm, folder, values):
+    """The chart with these values, which are put into `folder`."""
+    place = os.path.join(folder, "values.yaml")
+    with open(place, "w") as file:
+        file.write(values)
+    return run(helm, "template", "edge", CHART, "--values", place)
+
+
 def validate(packages, rendered):
     program = (
         "import sys, yaml, kubernetes_validate\n"
@@ -87,10 +95,7 @@ def main():
     holds("helm lint finds nothing", *run(helm, "lint", "--strict", CHART))
     for name, values, parts in RENDERED:
         with tempfile.TemporaryDirectory() as folder:
-            place = os.path.join(folder, "values.yaml")
-            with open(place, "w") as file:
-                file.write(values)
-            ok, rendered = run(helm, "template", "edge", CHART, "--values", place)
+            ok, rendered = template(helm, folder, values)
             missing = [part for part in parts if part not in rendered]
             holds(f"is rendered {name}", ok and not missing, f"{missing}\n{rendered}")
             if not ok:
@@ -102,10 +107,7 @@ def main():
                 print("test result: ok. 0 passed; 0 failed; 1 ignored; chart: the schemas of Kubernetes cannot be had")
     for name, values, part in REJECTED:
         with tempfile.TemporaryDirectory() as folder:
-            place = os.path.join(folder, "values.yaml")
-            with open(place, "w") as file:
-                file.write(values)
-            ok, said = run(helm, "template", "edge", CHART, "--values", place)
+            ok, said = template(helm, folder, values)
             holds(f"rejects {name}", not ok and part in said, said)
     sys.exit(failed)
 
