@@ -9,10 +9,11 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use super::count::mix;
+use super::lock::lock;
 
 /// Clients one worker keeps.
 pub(super) const TABLE_CLIENTS: usize = 1024;
@@ -202,7 +203,7 @@ pub(super) fn heaviest<'a>(
 ) -> Vec<(ClientKey, Traffic)> {
     let mut sums: HashMap<ClientKey, Traffic> = HashMap::new();
     for table in tables {
-        for (key, traffic) in table.0.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        for (key, traffic) in lock(&table.0).iter() {
             let sum = sums.entry(*key).or_default();
             sum.received += traffic.received;
             sum.sent += traffic.sent;

@@ -20,8 +20,8 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::reload::Handle;
 
 use super::line::Clock;
+use super::lock::lock;
 use super::queue::Queue;
-use super::shared::lock;
 use super::target::Target;
 use super::writer;
 

@@ -4,19 +4,16 @@
 //! Nobody waits for it.
 
 use std::io::{self, ErrorKind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use config::TracingConfig;
 
 use super::dial::Dial;
+use super::lock::lock;
 use super::once_per_second::OncePerSecond;
 use super::queue::{Chunk, Pause, Queue, Work};
 use super::span;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// First and longest wait before another try.
 const RETRY_FIRST: Duration = Duration::from_millis(100);

@@ -3,13 +3,10 @@
 //! Owns the choice, not the lines.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use super::lock::lock;
 use super::rules::Rules;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The rules of the access log at the moment, or none while there is no access log. To look is to load a number, unless that has changed.
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use config::AuditTarget;
@@ -24,6 +24,7 @@ use reason::Reason;
 use super::count::{self, BUCKET_COUNT, Bounds, Count, Durations};
 use super::exposition::{self, Exposition};
 use super::line::{self, Clock};
+use super::lock::lock;
 use super::page::{Metric, Page, durations, every_label, sums};
 use super::queue::{Chunk, Queue};
 use super::record::KeyOperation;
@@ -201,7 +202,7 @@ struct Threads(Arc<Mutex<Vec<Arc<ThreadCounts>>>>);
 
 impl Threads {
     fn all(&self) -> MutexGuard<'_, Vec<Arc<ThreadCounts>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

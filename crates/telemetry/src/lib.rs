@@ -46,6 +46,7 @@ mod clients;
 mod count;
 mod drawn;
 mod logged;
+mod lock;
 
 pub use diagnostics::{Diagnostics, end_level, level, set_level, set_level_for};
 pub use exporter::Export;

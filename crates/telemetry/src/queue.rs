@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
+use super::lock::lock;
 use super::target::Opened;
 
 /// Bytes that may wait for the writer. At a usual 400 bytes a line this is some 10,000 lines.
@@ -79,7 +80,7 @@ impl Queue {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Takes a chunk and leaves an empty one, or leaves it alone and says no. Never waits.

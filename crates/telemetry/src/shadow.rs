@@ -4,10 +4,12 @@
 //! count is inherited, so that what is really frequent stays whatever strangers make up. Counts can be too high for newcomers, never too low.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
+
+use super::lock::lock;
 
 /// Entries one worker keeps.
 const TABLE_ENTRIES: usize = 512;
@@ -125,7 +127,7 @@ fn shortened(text: &str) -> &str {
 pub(super) fn to_json<'a>(tables: impl Iterator<Item = &'a Published>) -> String {
     let mut sums: HashMap<Key, Seen> = HashMap::new();
     for table in tables {
-        for (key, seen) in table.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        for (key, seen) in lock(table).iter() {
             let sum = sums.entry(key.clone()).or_insert(Seen { count: 0, doubt: 0, last: UNIX_EPOCH });
             sum.count += seen.count;
             sum.doubt += seen.doubt;

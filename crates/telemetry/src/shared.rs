@@ -1,10 +1,11 @@
 //! What the metrics are made of: all workers, and what the process notes itself.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
 use super::clients::Published;
 use super::exporter::Exporter;
+use super::lock::lock;
 use super::process::Process;
 use super::slow::SlowEvents;
 use super::upstreams::Upstreams;
@@ -49,8 +50,4 @@ impl Shared {
 /// What the workers show of their client tables.
 pub(super) fn published(workers: &[Arc<WorkerShared>]) -> impl Iterator<Item = &Published> {
     workers.iter().map(|worker| &worker.clients)
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

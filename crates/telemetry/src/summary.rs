@@ -1,9 +1,10 @@
 //! A few lines about what goes on, for people who watch: `./x demo` prints them again and again.
 
 use std::fmt::Write as _;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use super::lock::lock;
 use super::shared::Shared;
 
 /// Totals at one moment.
@@ -58,7 +59,7 @@ impl Sample {
 pub(super) fn summary(shared: &Shared, last: &Mutex<Option<(Instant, Sample)>>) -> String {
     let now = Instant::now();
     let sample = Sample::take(shared);
-    let last = last.lock().unwrap_or_else(PoisonError::into_inner).replace((now, sample));
+    let last = lock(last).replace((now, sample));
     let (elapsed, last) = last.map_or((Duration::ZERO, sample), |(at, last)| (now.duration_since(at), last));
     render(&sample, &last, elapsed)
 }
