@@ -11,6 +11,9 @@ use tls::crypto::{Certificate, PrivateKey};
 use crate::files;
 use crate::pem::{self, Label};
 
+/// Roots that Debian and its kin keep, trusted where no other file is named.
+pub const SYSTEM_ROOTS: &str = "/etc/ssl/certs/ca-certificates.crt";
+
 /// Largest of these files, bytes. A bundle of all public roots has 250 kB, a large revocation list some megabytes.
 const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 

@@ -1,16 +1,15 @@
 //! A connection of a thread that may wait: to whoever takes logs or traces from us, in the clear or under TLS. Never of the data path.
 
-use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use config::ServerAddress;
-use tls::{Connector, Handshake, ProtocolVersion, Read, ServerName, Session};
-
-/// Roots that Debian and its kin keep, trusted where no other file is named.
-const SYSTEM_ROOTS: &str = "/etc/ssl/certs/ca-certificates.crt";
+use keystore::trust;
+use tls::{Connector, ProtocolVersion, ServerName, Session};
+use transport::blocking::Sealed;
 
 /// To connect, the handshake included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -35,7 +34,7 @@ impl Dial {
     /// The file cannot be used.
     pub(super) fn new(address: ServerAddress, tls: Option<(Option<&Path>, Option<&str>)>) -> io::Result<Dial> {
         let Some((ca, name)) = tls else { return Ok(Dial { address, tls: None }) };
-        let roots = keystore::trust::certificates(ca.unwrap_or(Path::new(SYSTEM_ROOTS))).map_err(io::Error::other)?;
+        let roots = trust::certificates(ca.unwrap_or(Path::new(trust::SYSTEM_ROOTS))).map_err(io::Error::other)?;
         let connector = Connector::new(&roots, true, None, &[], ProtocolVersion::Tls12).map_err(io::Error::other)?;
         let name = match (name, &address) {
             (Some(name), _) => name.to_owned(),
@@ -77,13 +76,10 @@ impl Dial {
         socket.set_nodelay(true)?;
         socket.set_read_timeout(Some(SLICE))?;
         socket.set_write_timeout(Some(SLICE))?;
-        let mut dialed = Dialed { socket, tls: None };
-        if let Some((connector, name)) = &self.tls {
-            let session = Session::client(connector, name).map_err(io::Error::other)?;
-            dialed.tls = Some(Box::new(Sealed { session, received: Vec::new() }));
-            dialed.handshake(until)?;
-        }
-        Ok(dialed)
+        let Some((connector, name)) = &self.tls else { return Ok(Dialed { socket, tls: None }) };
+        let session = Session::client(connector, name).map_err(io::Error::other)?;
+        let tls = Sealed::open(session, &mut Patient { socket: &socket, go_on: &mut || Instant::now() < until })?;
+        Ok(Dialed { socket, tls: Some(Box::new(tls)) })
     }
 }
 
@@ -94,45 +90,17 @@ pub(super) struct Dialed {
     tls: Option<Box<Sealed>>,
 }
 
-#[derive(Debug)]
-struct Sealed {
-    session: Session,
-    /// Ciphertext that the session has not taken yet.
-    received: Vec<u8>,
-}
-
 impl Dialed {
-    fn handshake(&mut self, until: Instant) -> io::Result<()> {
-        let go_on = &mut || Instant::now() < until;
-        loop {
-            let Some(sealed) = &mut self.tls else { return Ok(()) };
-            let (mut input, mut output) = (sealed.received.as_slice(), Vec::new());
-            let step = sealed.session.handshake(&mut input, &mut output);
-            let taken = sealed.received.len() - input.len();
-            sealed.received.drain(..taken);
-            write_all(&mut self.socket, &output, go_on)?;
-            match step.map_err(io::Error::other)? {
-                Handshake::Done => return Ok(()),
-                Handshake::WantKey => return Err(ErrorKind::Unsupported.into()),
-                Handshake::WantInput => {
-                    let Some(sealed) = &mut self.tls else { return Ok(()) };
-                    if read_more(&mut self.socket, &mut sealed.received, go_on)? == 0 {
-                        return Err(ErrorKind::UnexpectedEof.into());
-                    }
-                }
-            }
-        }
-    }
-
     /// Sends all of `plain`, for as long as `go_on` says so whenever nothing moves.
     ///
     /// # Errors
     /// The connection is broken, or it was not to go on.
     pub(super) fn send(&mut self, plain: &[u8], go_on: &mut dyn FnMut() -> bool) -> io::Result<()> {
-        let Some(sealed) = &mut self.tls else { return write_all(&mut self.socket, plain, go_on) };
-        let mut output = Vec::new();
-        sealed.session.write(plain, &mut output).map_err(io::Error::other)?;
-        write_all(&mut self.socket, &output, go_on)
+        let mut socket = Patient { socket: &self.socket, go_on };
+        match &mut self.tls {
+            Some(sealed) => sealed.write(&mut socket, plain),
+            None => socket.write_all(plain),
+        }
     }
 
     /// Appends what comes next; 0 at the end.
@@ -140,24 +108,19 @@ impl Dialed {
     /// # Errors
     /// The connection is broken, or it was not to go on.
     pub(super) fn receive(&mut self, into: &mut Vec<u8>, go_on: &mut dyn FnMut() -> bool) -> io::Result<usize> {
-        let Some(sealed) = &mut self.tls else { return read_more(&mut self.socket, into, go_on) };
-        loop {
-            let (mut plain, mut output) = ([0; READ_BYTES], Vec::new());
-            let mut input = sealed.received.as_slice();
-            let read = sealed.session.read(&mut input, &mut plain, &mut output);
-            let taken = sealed.received.len() - input.len();
-            sealed.received.drain(..taken);
-            write_all(&mut self.socket, &output, go_on)?;
-            match read.map_err(io::Error::other)? {
-                Read::Plain(length) => {
-                    into.extend_from_slice(&plain[..length]);
-                    return Ok(length);
-                }
-                Read::Closed => return Ok(0),
-                Read::WantInput if read_more(&mut self.socket, &mut sealed.received, go_on)? == 0 => return Ok(0),
-                Read::WantInput => {}
-            }
-        }
+        let mut socket = Patient { socket: &self.socket, go_on };
+        let mut bytes = [0; READ_BYTES];
+        let read = match &mut self.tls {
+            Some(sealed) => sealed.read(&mut socket, &mut bytes),
+            None => socket.read(&mut bytes),
+        };
+        let length = match read {
+            // What comes are responses, whose own end says whether they are whole.
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => 0,
+            read => read?,
+        };
+        into.extend_from_slice(&bytes[..length]);
+        Ok(length)
     }
 
     /// Whether the peer has ended the connection, as far as is known without waiting. What it sends to somebody who expects nothing is dropped.
@@ -178,30 +141,36 @@ fn is_pause(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
-fn write_all(socket: &mut TcpStream, mut bytes: &[u8], go_on: &mut dyn FnMut() -> bool) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match socket.write(bytes) {
-            Ok(0) => return Err(ErrorKind::WriteZero.into()),
-            Ok(length) => bytes = &bytes[length..],
-            Err(error) if is_pause(&error) && go_on() => {}
-            Err(error) if is_pause(&error) => return Err(ErrorKind::TimedOut.into()),
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
+/// A socket on which a call goes on for as long as `go_on` says so whenever nothing moves; then it is `TimedOut`.
+struct Patient<'a> {
+    socket: &'a TcpStream,
+    go_on: &'a mut dyn FnMut() -> bool,
 }
 
-fn read_more(socket: &mut TcpStream, into: &mut Vec<u8>, go_on: &mut dyn FnMut() -> bool) -> io::Result<usize> {
-    let mut bytes = [0; READ_BYTES];
-    loop {
-        match socket.read(&mut bytes) {
-            Ok(length) => {
-                into.extend_from_slice(&bytes[..length]);
-                return Ok(length);
+impl Patient<'_> {
+    fn wait(&mut self, mut act: impl FnMut(&TcpStream) -> io::Result<usize>) -> io::Result<usize> {
+        loop {
+            match act(self.socket) {
+                Err(error) if is_pause(&error) && (self.go_on)() => {}
+                Err(error) if is_pause(&error) => return Err(ErrorKind::TimedOut.into()),
+                done => return done,
             }
-            Err(error) if is_pause(&error) && go_on() => {}
-            Err(error) if is_pause(&error) => return Err(ErrorKind::TimedOut.into()),
-            Err(error) => return Err(error),
         }
+    }
+}
+
+impl Read for Patient<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.wait(|mut socket| socket.read(into))
+    }
+}
+
+impl Write for Patient<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.wait(|mut socket| socket.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }

@@ -5,6 +5,7 @@
 //! what is sent ([`Transport::pace_writes`]) holds for every write here, so that none can do without.
 #![forbid(unsafe_code)]
 
+pub mod blocking;
 mod key_failure;
 
 use std::cell::{Cell, RefCell};

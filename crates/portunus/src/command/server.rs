@@ -8,8 +8,10 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use keystore::trust;
 use serde_json::Value;
-use tls::{Connector, Handshake, ProtocolVersion, ServerName, Session};
+use tls::{Connector, ProtocolVersion, ServerName, Session};
+use transport::blocking::Sealed;
 
 use crate::admin::place;
 
@@ -21,12 +23,6 @@ const MAX_RESPONSE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Largest file of a token, bytes.
 const MAX_TOKEN_BYTES: u64 = 4096;
-
-/// Ciphertext that is received at once.
-const PIECE_BYTES: usize = 16 * 1024;
-
-/// Authorities that Debian and its kin keep.
-const SYSTEM_ROOTS: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// How a server is reached that is not asked over its usual socket.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -214,8 +210,9 @@ impl Server {
             }
             Place::Plain(authority) => Ok(Box::new(open(authority)?)),
             Place::Tls(authority) => {
-                let session = self.session(authority)?;
-                Ok(Box::new(Sealed::open(open(authority)?, session)?))
+                let (session, mut stream) = (self.session(authority)?, open(authority)?);
+                let sealed = Sealed::open(session, &mut stream)?;
+                Ok(Box::new(Secure { stream, sealed }))
             }
         }
     }
@@ -227,10 +224,10 @@ impl Server {
             Ok(address) => ServerName::Ip(address),
             Err(_) => ServerName::Dns(host.to_ascii_lowercase()),
         };
-        let roots = self.reach.ca.as_deref().unwrap_or(Path::new(SYSTEM_ROOTS));
-        let roots = keystore::trust::certificates(roots).map_err(io::Error::other)?;
+        let roots = self.reach.ca.as_deref().unwrap_or(Path::new(trust::SYSTEM_ROOTS));
+        let roots = trust::certificates(roots).map_err(io::Error::other)?;
         let identity = match (&self.reach.client_certificate, &self.reach.client_key) {
-            (Some(chain), Some(key)) => Some(keystore::trust::pair(chain, key).map_err(io::Error::other)?),
+            (Some(chain), Some(key)) => Some(trust::pair(chain, key).map_err(io::Error::other)?),
             _ => None,
         };
         let connector = Connector::new(&roots, true, identity, &[b"http/1.1".to_vec()], ProtocolVersion::Tls12);
@@ -244,64 +241,20 @@ pub fn malformed() -> io::Error {
 }
 
 /// A connection under TLS that blocks.
-struct Sealed {
+struct Secure {
     stream: TcpStream,
-    session: Session,
-    input: Vec<u8>,
+    sealed: Sealed,
 }
 
-impl Sealed {
-    fn open(stream: TcpStream, session: Session) -> io::Result<Sealed> {
-        let mut sealed = Sealed { stream, session, input: Vec::new() };
-        loop {
-            let outcome = sealed.step(|session, input, output| session.handshake(input, output))?;
-            match outcome.map_err(io::Error::other)? {
-                Handshake::Done => return Ok(sealed),
-                Handshake::WantInput => sealed.receive()?,
-                Handshake::WantKey => return Err(io::Error::other("the key is elsewhere")),
-            }
-        }
-    }
-
-    /// Has the session do something with what came, and sends what it says.
-    fn step<T>(&mut self, act: impl FnOnce(&mut Session, &mut &[u8], &mut Vec<u8>) -> T) -> io::Result<T> {
-        let (mut rest, mut output) = (&self.input[..], Vec::new());
-        let outcome = act(&mut self.session, &mut rest, &mut output);
-        let taken = self.input.len() - rest.len();
-        self.input.drain(..taken);
-        self.stream.write_all(&output)?;
-        Ok(outcome)
-    }
-
-    fn receive(&mut self) -> io::Result<()> {
-        let mut piece = [0; PIECE_BYTES];
-        match self.stream.read(&mut piece)? {
-            0 => Err(io::ErrorKind::UnexpectedEof.into()),
-            count => {
-                self.input.extend_from_slice(piece.get(..count).unwrap_or_default());
-                Ok(())
-            }
-        }
-    }
-}
-
-impl Read for Sealed {
+impl Read for Secure {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        loop {
-            let outcome = self.step(|session, input, output| session.read(input, into, output))?;
-            match outcome.map_err(io::Error::other)? {
-                tls::Read::Plain(count) => return Ok(count),
-                tls::Read::Closed => return Ok(0),
-                tls::Read::WantInput => self.receive()?,
-            }
-        }
+        self.sealed.read(&mut self.stream, into)
     }
 }
 
-impl Write for Sealed {
+impl Write for Secure {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.step(|session, _, output| session.write(bytes, output))?.map_err(io::Error::other)?;
-        Ok(bytes.len())
+        self.sealed.write(&mut self.stream, bytes).map(|()| bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {

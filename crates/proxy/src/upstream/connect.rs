@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use config::{SendProxy, ServerAddress, UpstreamTls};
+use keystore::trust;
 use net::{Chunk, Deadline, Source, Stream};
 use reason::Reason;
 use reason::Side;
@@ -16,9 +17,6 @@ use wire::proxy_protocol::{Extras, Origin, write_v1, write_v2};
 use super::Group;
 use super::server::Server;
 use crate::passport::Rejected;
-
-/// Roots that Debian and its kin keep, trusted where no other file is named.
-pub(super) const SYSTEM_ROOTS: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// Why there is no connection.
 #[derive(Debug)]
@@ -210,10 +208,10 @@ fn server_name(target: Target<'_>) -> Result<ServerName, ConnectError> {
 pub fn connector(settings: &UpstreamTls, alpn: &[&[u8]]) -> Result<Connector, String> {
     let mut roots = Vec::new();
     if settings.verify {
-        roots = keystore::trust::certificates(settings.ca.as_deref().unwrap_or(Path::new(SYSTEM_ROOTS)))?;
+        roots = trust::certificates(settings.ca.as_deref().unwrap_or(Path::new(trust::SYSTEM_ROOTS)))?;
     }
     let identity = match (&settings.client_certificate, &settings.client_key) {
-        (Some(chain), Some(key)) => Some(keystore::trust::pair(chain, key)?),
+        (Some(chain), Some(key)) => Some(trust::pair(chain, key)?),
         _ => None,
     };
     let alpn: Vec<Vec<u8>> = alpn.iter().map(|protocol| protocol.to_vec()).collect();

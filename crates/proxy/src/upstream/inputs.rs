@@ -5,9 +5,8 @@
 use std::path::Path;
 
 use config::UpstreamConfig;
+use keystore::trust::SYSTEM_ROOTS;
 use tls::crypto::digest::sha256;
-
-use super::connect::SYSTEM_ROOTS;
 
 /// Largest file of certificates or a key, bytes.
 const MAX_FILE_BYTES: u64 = 16 << 20;
