@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use config::{Config, DnsUpdater, Endpoint, LogOutput, SandboxMode, Secret, SourceConfig, Trust};
+use keystore::trust::SYSTEM_ROOTS;
 use net::capabilities::{self, Capability};
 use net::confine::{Confined, Files, Places, Role, confine};
 
@@ -39,9 +40,6 @@ const SYSTEM: [(&str, &str); 9] = [
     ("/dev/urandom", "random numbers"),
 ];
 
-/// Where nearly all systems have the certificates of authorities in one file.
-const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
-
 /// Where systemd names the folders that it made for this service (systemd.exec(5)).
 const MANAGED_FOLDERS: [&str; 4] = ["RUNTIME_DIRECTORY", "STATE_DIRECTORY", "CACHE_DIRECTORY", "LOGS_DIRECTORY"];
 
@@ -51,6 +49,8 @@ const SYSTEM_PROGRAMS: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "
 /// What a configuration needs, each with the reason.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Needs {
+    /// What the system has: it may come and go, and nothing of the configuration asks for it, so that it is granted and never demanded.
+    system: BTreeMap<PathBuf, &'static str>,
     read: BTreeMap<PathBuf, &'static str>,
     write: BTreeMap<PathBuf, &'static str>,
     run: BTreeMap<PathBuf, &'static str>,
@@ -60,12 +60,11 @@ pub struct Needs {
 impl Needs {
     /// What `config` needs, and what the process needs `beside` it.
     pub fn of(config: &Config, beside: &Beside, control: &Control) -> Needs {
-        let mut needs = Needs::default();
-        for (path, why) in SYSTEM {
-            needs.read.insert(PathBuf::from(path), why);
-        }
+        let system = SYSTEM.iter().map(|(path, why)| (PathBuf::from(path), *why)).collect();
+        let mut needs = Needs { system, ..Needs::default() };
         // It may be a link that leads out of its folder.
-        needs.reads(Path::new(AUTHORITIES), "certificate authorities");
+        let authorities = Path::new(SYSTEM_ROOTS).canonicalize().ok();
+        needs.system.extend(authorities.map(|path| (place_of(&path), "certificate authorities")));
         beside.read.iter().for_each(|path| needs.reads(path, "the configuration"));
         config.included.iter().for_each(|included| needs.reads_folder(&included.folder, "the configuration"));
         needs.model(config);
@@ -184,7 +183,7 @@ impl Needs {
             self.capabilities.insert(Capability::SysResource, why);
         }
         let is_anothers = || {
-            self.read.keys().any(|path| is_anothers(path))
+            self.system.keys().chain(self.read.keys()).any(|path| is_anothers(path))
                 || self.write.keys().any(|path| is_closed_to_root(path, MAY_WRITE))
         };
         if net::process::effective_user() == 0 && is_anothers() {
@@ -211,6 +210,12 @@ impl Needs {
         self.write.entry(place_of(path)).or_insert(why);
     }
 
+    /// All that may be read, demanded or not.
+    fn readable(&self) -> BTreeMap<PathBuf, &'static str> {
+        let own = self.read.iter().chain(&self.system);
+        own.map(|(path, why)| (path.clone(), *why)).collect()
+    }
+
     /// For people: what would be kept, and why.
     pub fn explain(&self, mode: SandboxMode) -> String {
         let mode = match mode {
@@ -224,7 +229,7 @@ impl Needs {
         );
         // Writing to a String cannot fail.
         let mut text = format!("sandbox: {mode}\nfiles: {landlock}\n");
-        for (what, places) in [("read", &self.read), ("write", &self.write), ("run", &self.run)] {
+        for (what, places) in [("read", &self.readable()), ("write", &self.write), ("run", &self.run)] {
             for (path, why) in places {
                 let missing = if path.exists() { "" } else { "; not there, so not allowed" };
                 let _ = writeln!(text, "  {what:5} {}  ({why}{missing})", path.display());
@@ -301,7 +306,7 @@ pub fn enter(needs: &Needs, mode: SandboxMode) -> Result<(Kept, Vec<String>), Ve
     let capabilities = capabilities::held();
     let given_up = before.into_iter().filter(|one| !capabilities.contains(one)).collect();
     let there = |places: &BTreeMap<PathBuf, &str>| places.keys().filter_map(|path| path.canonicalize().ok()).collect();
-    let places = Places { read: there(&needs.read), write: there(&needs.write), run: there(&needs.run) };
+    let places = Places { read: there(&needs.readable()), write: there(&needs.write), run: there(&needs.run) };
     let role = if needs.run.is_empty() { Role::Gate } else { Role::GateWithPrograms };
     let Confined { privileges, files, calls } = confine(role, &places);
     let is_closed = matches!(files, Ok(Files::Closed));
@@ -343,10 +348,8 @@ impl Kept {
                 // What is not there is reported by whoever wants it.
                 path.canonicalize().map_or(true, |path| granted.iter().any(|folder| path.starts_with(folder)))
             };
-            // What the system has may come and go, and nothing of the configuration asks for it.
-            let is_asked_for = |why: &str| !SYSTEM.iter().any(|(_, known)| *known == why);
             let is_open = |path: &Path| [read, write, run].into_iter().any(|granted| covers(granted, path));
-            for (path, why) in needs.read.iter().filter(|(path, why)| is_asked_for(why) && !is_open(path)) {
+            for (path, why) in needs.read.iter().filter(|(path, _)| !is_open(path)) {
                 let path = path.display();
                 problems.push(format!("{path} ({why}) is outside of what the sandbox left open at the start: {fix}, or name the folder in `sandbox.read` beforehand"));
             }
