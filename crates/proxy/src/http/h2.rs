@@ -5,9 +5,9 @@
 
 use std::cell::Cell;
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Poll, Waker};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,14 +19,13 @@ use net::clock::coarse;
 use net::in_place;
 use net::{Chunk, Deadline};
 use reason::Reason;
-use tokio::sync::futures::Notified;
 use transport::Transport;
 
 use crate::connection::Conn;
 use crate::exchange::upstream_h1::Upgraded;
 use crate::exchange::{self, Exchange};
 use crate::http::h1;
-use crate::http::streams::{Rejected, end_of_nothing};
+use crate::http::streams::{Rejected, Running, Slot, end_of_nothing, poll_leave, terms};
 use crate::http::upgraded::carry_stream;
 use crate::http2::blocks::list_bound;
 use crate::http2::floods::Floods;
@@ -86,15 +85,17 @@ pub async fn serve(transport: Rc<Transport>, input: Chunk, conn: Rc<Conn>, worke
     let mut leaving = None;
     let mut accepted = 0;
     let mut turns = Turns::default();
-    let running = Rc::new(Running::new(&limits));
+    let streams = Rc::new(Streams::new(&limits));
     let end = loop {
-        let is_idle = running.count.get() == 0;
+        let is_idle = streams.running.count() == 0;
         let limit = if leaving.is_some() && is_idle { FAREWELL } else { limits.keep_alive_timeout };
         let next = poll_fn(|context| {
             let parts = (&*noticed, &*sending.outbox);
-            turns.poll(&noticed, || match poll_streams(&mut connection, parts, &running, context) {
-                Poll::Pending if leaving.is_none() => poll_shutdown(&worker, stage.as_mut(), accepted > 0, context),
-                Poll::Pending => running.poll_idle(context, is_idle).map(|()| Turn::Idle),
+            turns.poll(&noticed, || match poll_streams(&mut connection, parts, &streams, context) {
+                Poll::Pending if leaving.is_none() => {
+                    poll_leave(&worker, stage.as_mut(), accepted > 0, context).map(Turn::Leave)
+                }
+                Poll::Pending => streams.running.poll_idle(context, is_idle).map(|()| Turn::Idle),
                 next => next,
             })
         });
@@ -107,7 +108,7 @@ pub async fn serve(transport: Rc<Transport>, input: Chunk, conn: Rc<Conn>, worke
                     connection.graceful_shutdown();
                 }
                 let is_late = accepted > limits.max_requests_per_connection + u64::from(limits.h2_max_streams);
-                spawn(*opened, is_late, (&noticed, &sending), (&conn, &worker), &running);
+                spawn(*opened, is_late, (&noticed, &sending), (&conn, &worker), &streams);
             }
             Ok(Turn::Accepted(None)) => break leaving.unwrap_or(Reason::ClosedWithoutRequest),
             Ok(Turn::Accepted(Some(Err(_)))) => break Reason::Http2ProtocolError,
@@ -121,7 +122,7 @@ pub async fn serve(transport: Rc<Transport>, input: Chunk, conn: Rc<Conn>, worke
             }
             // Quiet connections with streams on them are waiting for an upstream.
             Ok(Turn::Idle) => {}
-            Err(_) if running.count.get() > 0 => {}
+            Err(_) if streams.running.count() > 0 => {}
             Err(_) => {
                 // A client that does not answer the farewell either is gone, or wants its place held for nothing.
                 if let Some(why) = leaving {
@@ -138,14 +139,6 @@ pub async fn serve(transport: Rc<Transport>, input: Chunk, conn: Rc<Conn>, worke
     }
     drop(connection);
     close(&sending).await;
-}
-
-/// The limits of a connection, and whether a WebSocket may be opened on its streams.
-fn terms(conn: &Conn, worker: &Worker) -> (Limits, bool) {
-    let generation = worker.pin();
-    let listener = &conn.listener;
-    let allows_websocket = listener.options.websocket_over_http2 && generation.routes.allow_websockets(&listener.name);
-    (generation.config.limits_at(&listener.name).clone(), allows_websocket)
 }
 
 /// Closes the connection under the streams.
@@ -175,19 +168,6 @@ impl Turns {
     }
 }
 
-/// Ready when the connection is to leave. While new ones are accepted, each gets its first request served: told to leave before it, its client
-/// would only open the next one.
-fn poll_shutdown<'w>(
-    worker: &'w Worker,
-    stage: Pin<&mut Notified<'w>>,
-    served: bool,
-    context: &mut std::task::Context<'_>,
-) -> Poll<Turn> {
-    worker.watch_shutdown(stage, context);
-    let leaves = worker.is_draining() || (served && worker.is_leaving());
-    if leaves { Poll::Ready(Turn::Leave(Reason::Drained)) } else { Poll::Pending }
-}
-
 /// A stream just opened.
 type Opened = (Request<RecvStream>, SendResponse<Bytes>);
 
@@ -199,29 +179,23 @@ enum Turn {
     Idle,
 }
 
-/// Streams of one connection that are being worked on. A stream that was reset frees its place in the library at once, but here only when its
-/// task has ended; until then the next one waits to be accepted.
-struct Running {
-    count: Cell<u32>,
-    most: u32,
+/// Streams of one connection. One that was reset frees its place in the library at once, but here only when its task has ended; until then the next one
+/// waits to be accepted.
+struct Streams {
+    running: Rc<Running>,
     /// Streams that the library may keep while nobody asks it for them: those that are open, and those that were reset since.
     most_unasked: u32,
-    /// Who is to learn that a place is free again, or that the last one has ended.
-    watcher: Cell<Option<Waker>>,
     /// Streams that have become tunnels.
     tunnels: Cell<u32>,
     /// For how many of them the connection's window has room.
     widened_for: Cell<u32>,
 }
 
-impl Running {
-    fn new(limits: &Limits) -> Running {
-        let most_unasked = limits.h2_max_streams.saturating_add(limits.h2_failed_request_burst);
-        Running {
-            count: Cell::new(0),
-            most: limits.h2_max_streams,
-            most_unasked,
-            watcher: Cell::new(None),
+impl Streams {
+    fn new(limits: &Limits) -> Streams {
+        Streams {
+            running: Running::new(limits.h2_max_streams),
+            most_unasked: limits.h2_max_streams.saturating_add(limits.h2_failed_request_burst),
             tunnels: Cell::new(0),
             widened_for: Cell::new(0),
         }
@@ -234,48 +208,15 @@ impl Running {
         let is_new = self.widened_for.replace(tunnels) != tunnels;
         is_new.then(|| tunnels.saturating_mul(STREAM_WINDOW).saturating_add(CONNECTION_WINDOW).min(MOST_WINDOW))
     }
-
-    /// Whether all places are taken; whoever asks is woken when one is free.
-    fn is_full(&self, context: &mut std::task::Context<'_>) -> bool {
-        let is_full = self.count.get() >= self.most;
-        if is_full {
-            self.watcher.set(Some(context.waker().clone()));
-        }
-        is_full
-    }
-
-    /// Ready when the last stream has ended; never if there was none to begin with.
-    fn poll_idle(&self, context: &mut std::task::Context<'_>, was_idle: bool) -> Poll<()> {
-        if was_idle {
-            return Poll::Pending;
-        }
-        self.watcher.set(Some(context.waker().clone()));
-        if self.count.get() == 0 { Poll::Ready(()) } else { Poll::Pending }
-    }
-}
-
-/// Counts a stream out when it ends, however it ends.
-struct Slot(Rc<Running>);
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        let rest = self.0.count.get() - 1;
-        self.0.count.set(rest);
-        if (rest == 0 || rest + 1 == self.0.most)
-            && let Some(watcher) = self.0.watcher.take()
-        {
-            watcher.wake();
-        }
-    }
 }
 
 /// Counts a stream among the tunnels until it ends.
-struct OpenTunnel<'r>(&'r Running);
+struct OpenTunnel<'s>(&'s Streams);
 
-impl<'r> OpenTunnel<'r> {
-    fn of(running: &'r Running) -> OpenTunnel<'r> {
-        running.tunnels.set(running.tunnels.get() + 1);
-        OpenTunnel(running)
+impl<'s> OpenTunnel<'s> {
+    fn of(streams: &'s Streams) -> OpenTunnel<'s> {
+        streams.tunnels.set(streams.tunnels.get() + 1);
+        OpenTunnel(streams)
     }
 }
 
@@ -289,19 +230,19 @@ impl Drop for OpenTunnel<'_> {
 fn poll_streams(
     connection: &mut Connection<H2Io, Bytes>,
     (noticed, outbox): (&Noticed, &Outbox),
-    running: &Running,
+    streams: &Streams,
     context: &mut std::task::Context<'_>,
 ) -> Poll<Turn> {
     if noticed.floods.is_flooded() {
         return Poll::Ready(Turn::Flooded);
     }
-    if let Some(window) = running.new_window() {
+    if let Some(window) = streams.new_window() {
         connection.set_target_window_size(window);
     }
-    let accepted = if running.is_full(context) {
+    let accepted = if streams.running.is_full(context) {
         // Frames of the streams that have a place are moved all the same. The library keeps what is open or was cancelled, and rejects the rest.
         let closed = connection.poll_closed(context);
-        noticed.floods.accepted_all_but(running.most_unasked);
+        noticed.floods.accepted_all_but(streams.most_unasked);
         closed.map(|closed| closed.err().map(Err))
     } else {
         let accepted = connection.poll_accept(context);
@@ -359,7 +300,7 @@ fn spawn(
     is_late: bool,
     (noticed, sending): (&Rc<Noticed>, &Sending),
     (conn, worker): (&Rc<Conn>, &Rc<Worker>),
-    running: &Rc<Running>,
+    streams: &Rc<Streams>,
 ) {
     // The client goes on although it was told to go, and may try again elsewhere (RFC 9113 §8.7).
     if is_late {
@@ -367,8 +308,7 @@ fn spawn(
         noticed.forget(request.body().stream_id().as_u32());
         return;
     }
-    running.count.set(running.count.get() + 1);
-    let slot = Slot(Rc::clone(running));
+    let slot = (streams.running.begin(), Rc::clone(streams));
     let (noticed, sending) = (Rc::clone(noticed), sending.clone());
     let (conn, worker) = (Rc::clone(conn), Rc::clone(worker));
     tokio::task::spawn_local(in_place(|| stream(slot, (request, respond), (noticed, sending), conn, worker)));
@@ -381,7 +321,7 @@ async fn is_gone(sink: &mut H2Answer) -> bool {
 
 /// Serves one stream, whose place is given back when all else of it is gone.
 async fn stream(
-    slot: Slot,
+    (slot, streams): (Slot, Rc<Streams>),
     (request, respond): Opened,
     (noticed, sending): (Rc<Noticed>, Sending),
     conn: Rc<Conn>,
@@ -419,7 +359,7 @@ async fn stream(
             let (body, sink) = (&mut body, &mut sink);
             let exchange = Exchange { context, head: request, response, body, sink, ledger: &mut *ledger, timers };
             let upgraded = exchange::run(exchange).await;
-            carried(upgraded, context, (body, sink), ledger, &slot.0).await
+            carried(upgraded, context, (body, sink), ledger, &streams).await
         }
         Err(Rejected::Stream(reason)) => {
             ledger.blame(reason);
@@ -449,6 +389,7 @@ async fn stream(
     }
     open.end();
     scratch::give(parts);
+    drop(slot);
 }
 
 /// What becomes of a stream with its exchange: where that has opened a tunnel, it is carried to its end.
@@ -457,12 +398,12 @@ async fn carried(
     context: Context<'_>,
     stream: (&mut H2Body, &mut H2Answer),
     ledger: &mut Ledger,
-    running: &Running,
+    streams: &Streams,
 ) -> Result<(), ErrorCode> {
     match upgraded {
         Ok(None) => Ok(()),
         Ok(Some(upgraded)) => {
-            let _open = OpenTunnel::of(running);
+            let _open = OpenTunnel::of(streams);
             Box::pin(carry_stream(context, stream, upgraded, ledger)).await.map_err(|_| ErrorCode::CANCEL)
         }
         Err(Aborted) => Err(ErrorCode::INTERNAL_ERROR),

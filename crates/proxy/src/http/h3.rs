@@ -3,11 +3,10 @@
 //! QUIC is the crate `quic`'s, frames and field sections are `wire`'s. Owned here: the streams that a connection stands on, how many requests it has in all,
 //! how it leaves, and what becomes of one request stream. Nothing is pushed, and priorities are not looked at.
 
-use std::cell::Cell;
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Context as TaskContext, Poll, Waker};
+use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,7 +15,6 @@ use net::clock::coarse;
 use net::{Deadline, in_place};
 use quic::{BiStream, RecvStream, SendStream};
 use reason::Reason;
-use tokio::sync::futures::Notified;
 use wire::http::http3::Code;
 use wire::http::http3::control::{write_beginning, write_goaway};
 use wire::http::http3::streams::{ClientStream, Critical, Said};
@@ -25,7 +23,7 @@ use wire::http::{RequestHead, Version};
 use crate::connection::Conn;
 use crate::exchange::{self, Exchange};
 use crate::http::h1;
-use crate::http::streams::{Rejected, end_of_nothing};
+use crate::http::streams::{Rejected, Running, Slot, end_of_nothing, poll_leave, terms};
 use crate::http::upgraded::carry_stream;
 use crate::http2::floods::Floods;
 use crate::message::context::{Aborted, Context};
@@ -47,6 +45,9 @@ const LAST_STREAM: u64 = (1 << 62) - 4;
 /// From one stream of a client for a request to the next (RFC 9000 §2.1).
 const NEXT_STREAM: u64 = 4;
 
+/// Streams that are ours: the control stream. Without a table of QPACK there is nothing to say on its streams.
+const OWN_STREAMS: usize = 1;
+
 /// The most that is taken at once from a stream that a client opened for itself.
 const MOST_AT_ONCE: usize = 4 * 1024;
 
@@ -67,14 +68,6 @@ pub async fn serve(quic: quic::Connection, conn: Rc<Conn>, worker: Rc<Worker>) {
     if let Some(reason) = end {
         h1::record_silence(&conn, &worker, reason);
     }
-}
-
-/// The limits of a connection, and whether a WebSocket may be opened on its streams.
-fn terms(conn: &Conn, worker: &Worker) -> (Limits, bool) {
-    let generation = worker.pin();
-    let listener = &conn.listener;
-    let allows_websocket = listener.options.websocket_over_http2 && generation.routes.allow_websockets(&listener.name);
-    (generation.config.limits_at(&listener.name).clone(), allows_websocket)
 }
 
 /// What happens to a connection.
@@ -108,24 +101,27 @@ struct Connection {
 impl Connection {
     /// Gives the reason for the log if there was no request, or the client went too far.
     async fn run(mut self, worker: &Rc<Worker>) -> Option<Reason> {
-        let running = Rc::new(Running::default());
+        // QUIC bounds how many streams there are.
+        let running = Running::new(u32::MAX);
         let mut deadline = Deadline::new();
         let mut stage = pin!(worker.shutdown.notified());
         let (mut leaving, mut accepted, mut next_stream) = (Leaving::No, 0, 0);
         let mut why = Reason::ClosedWithoutRequest;
         loop {
-            let is_idle = running.count.get() == 0;
+            let is_idle = running.count() == 0;
             let limit = match leaving {
                 Leaving::Announced => FAREWELL,
                 Leaving::Bounded if is_idle => FAREWELL,
                 _ => self.limits.keep_alive_timeout,
             };
+            // Another process reads the socket: nothing can be gone on with.
+            let is_served = accepted > 0 || worker.is_handed_over();
             let next = poll_fn(|context| {
                 if let Poll::Ready(turn) = self.poll(context) {
                     return Poll::Ready(turn);
                 }
                 match leaving {
-                    Leaving::No => poll_shutdown(worker, stage.as_mut(), accepted > 0, context),
+                    Leaving::No => poll_leave(worker, stage.as_mut(), is_served, context).map(Turn::Leave),
                     _ => running.poll_idle(context, is_idle).map(|()| Turn::Idle),
                 }
             });
@@ -145,7 +141,6 @@ impl Connection {
                     self.spawn(stream, worker, &running);
                 }
                 Ok(Turn::Lost) => break,
-                // Another process reads the socket: nothing can be gone on with.
                 Ok(Turn::Leave(_)) if worker.is_handed_over() => self.shared.end(Code::NO_ERROR),
                 Ok(Turn::Leave(reason)) => {
                     (leaving, why) = (Leaving::Announced, reason);
@@ -156,13 +151,13 @@ impl Connection {
                     leaving = Leaving::Bounded;
                     self.streams.goaway(next_stream);
                 }
-                Err(_) if running.count.get() > 0 => {}
+                Err(_) if running.count() > 0 => {}
                 Err(_) if leaving == Leaving::No => {
                     (leaving, why) = (Leaving::Announced, Reason::IdleWithoutRequest);
                     self.streams.goaway(LAST_STREAM);
                 }
                 // What it has not acknowledged would be lost to it.
-                Err(_) if self.shared.quic.sending() > self.streams.own() => {}
+                Err(_) if self.shared.quic.sending() > OWN_STREAMS => {}
                 Err(_) => self.shared.end(Code::NO_ERROR),
             }
         }
@@ -191,8 +186,7 @@ impl Connection {
     }
 
     fn spawn(&self, stream: BiStream, worker: &Rc<Worker>, running: &Rc<Running>) {
-        running.count.set(running.count.get() + 1);
-        let slot = Slot(Rc::clone(running));
+        let slot = running.begin();
         let (shared, takes_websocket) = (Rc::clone(&self.shared), self.takes_websocket);
         let (conn, worker) = (Rc::clone(&self.conn), Rc::clone(worker));
         tokio::task::spawn_local(in_place(|| request(slot, stream, (shared, takes_websocket), conn, worker)));
@@ -203,19 +197,6 @@ impl Connection {
 fn refuse(mut stream: BiStream) {
     stream.recv.stop(Code::REQUEST_REJECTED.0);
     stream.send.reset(Code::REQUEST_REJECTED.0);
-}
-
-/// Ready when the connection is to leave. While new ones are accepted, each gets its first request served: told to leave before it, its client
-/// would only open the next one.
-fn poll_shutdown<'w>(
-    worker: &'w Worker,
-    stage: Pin<&mut Notified<'w>>,
-    served: bool,
-    context: &mut TaskContext<'_>,
-) -> Poll<Turn> {
-    worker.watch_shutdown(stage, context);
-    let leaves = worker.is_draining() || worker.is_handed_over() || (served && worker.is_leaving());
-    if leaves { Poll::Ready(Turn::Leave(Reason::Drained)) } else { Poll::Pending }
 }
 
 /// The streams that the connection stands on: our control stream, and those that the client opened for itself.
@@ -235,11 +216,6 @@ impl Streams {
         let mut unsaid = Vec::new();
         write_beginning(limits.max_head_bytes as u64, takes_websocket, fastrand::u8(..), &mut unsaid);
         Some(Streams { control, unsaid: unsaid.into(), critical: Critical::default(), clients: Vec::new() })
-    }
-
-    /// How many of them are ours.
-    fn own(&self) -> usize {
-        1
     }
 
     /// Says that no request on this stream or a later one is served.
@@ -307,38 +283,6 @@ fn read(
         }
         if shared.ended().is_some() {
             return Ok(false);
-        }
-    }
-}
-
-/// Requests of one connection that are being worked on.
-#[derive(Default)]
-struct Running {
-    count: Cell<u32>,
-    /// Who is to learn that the last one has ended.
-    watcher: Cell<Option<Waker>>,
-}
-
-impl Running {
-    /// Ready when the last one has ended; never if there was none to begin with.
-    fn poll_idle(&self, context: &mut TaskContext<'_>, was_idle: bool) -> Poll<()> {
-        if was_idle {
-            return Poll::Pending;
-        }
-        self.watcher.set(Some(context.waker().clone()));
-        if self.count.get() == 0 { Poll::Ready(()) } else { Poll::Pending }
-    }
-}
-
-/// Counts a request out when it ends, however it ends.
-struct Slot(Rc<Running>);
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        let rest = self.0.count.get() - 1;
-        self.0.count.set(rest);
-        if let Some(watcher) = self.0.watcher.take().filter(|_| rest == 0) {
-            watcher.wake();
         }
     }
 }
