@@ -68,15 +68,17 @@ impl Trace {
         id
     }
 
-    /// The request is about to be sent to a server.
-    pub fn begin_try(&mut self, server: &str) {
-        if self.is_sampled && self.tries.len() < MAX_TRIES {
+    /// The request is about to be sent to a server. Whether that is recorded: only of requests that are sampled, and of each only so many tries.
+    pub fn begin_try(&mut self, server: &str) -> bool {
+        let is_recorded = self.is_sampled && self.tries.len() < MAX_TRIES;
+        if is_recorded {
             let (began, began_at) = (SystemTime::now(), Instant::now());
             self.tries.push(Try { span_id: fastrand::u64(1..), server: server.into(), began, began_at, ended: None });
         }
+        is_recorded
     }
 
-    /// It was not sent there.
+    /// Forgets the try that was recorded last: the request was not sent there.
     pub fn drop_try(&mut self) {
         self.tries.pop();
     }
@@ -97,5 +99,23 @@ impl Trace {
         if !self.state.is_empty() {
             put(b"tracestate", &self.state);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_try_that_was_not_recorded_takes_no_other_with_it() {
+        let mut trace = Trace::of(None, None, 1_000_000);
+        for number in 0..=MAX_TRIES {
+            let is_recorded = trace.begin_try(&number.to_string());
+            assert_eq!(is_recorded, number < MAX_TRIES, "{number}");
+        }
+        trace.drop_try();
+        assert_eq!(trace.tries.last().map(|last| &*last.server), Some("30"));
+        assert!(trace.begin_try("again"));
+        assert!(!Trace::of(None, None, 0).begin_try("not sampled"));
     }
 }

@@ -190,10 +190,9 @@ impl<'a> Plan<'a> {
             return None;
         }
         let wish = Wish { hash: self.hash, prefer: None, not: tries.left_out(), is_again: true };
-        let mut is_begun = false;
+        let mut is_recorded = false;
         let found = group.take(wish).ok().and_then(|taken| {
-            is_begun = true;
-            exchange.ledger.begin_try(&taken.server);
+            is_recorded = exchange.ledger.begin_try(&taken.server);
             let written = self.written(&taken.server, exchange.ledger.noted()).ok()?;
             Some((taken, written))
         });
@@ -203,7 +202,7 @@ impl<'a> Plan<'a> {
         }
         let Some(found) = found.filter(|_| !is_over_budget) else {
             tries.stays_alone();
-            if let Some(trace) = exchange.ledger.trace.as_mut().filter(|_| is_begun) {
+            if let Some(trace) = exchange.ledger.trace.as_mut().filter(|_| is_recorded) {
                 trace.drop_try();
             }
             return None;

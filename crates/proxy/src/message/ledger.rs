@@ -173,11 +173,9 @@ impl Ledger {
         self.route = Some(Arc::clone(route));
     }
 
-    /// Notes that it is about to be sent to a server.
-    pub fn begin_try(&mut self, server: &Server) {
-        if let Some(trace) = &mut self.trace {
-            trace.begin_try(&server.name);
-        }
+    /// Notes that it is about to be sent to a server. Whether its trace records that.
+    pub fn begin_try(&mut self, server: &Server) -> bool {
+        self.trace.as_mut().is_some_and(|trace| trace.begin_try(&server.name))
     }
 
     /// Notes that its try at a server ended, and that it goes on.
