@@ -34,9 +34,9 @@ const WAIT: Duration = Duration::from_secs(3600);
 /// A program and its arguments.
 pub type Program = (PathBuf, Vec<OsString>);
 
-/// The launcher, as this process sees it.
+/// The launcher, as this process sees it. None once a request failed: its response may still come, and the next request would take it for its own.
 #[derive(Debug)]
-pub struct Launcher(Mutex<Channel>);
+pub struct Launcher(Mutex<Option<Channel>>);
 
 impl Launcher {
     /// Begins it. To be called while there is one thread.
@@ -46,7 +46,7 @@ impl Launcher {
     pub fn begin(program: &Program) -> io::Result<Launcher> {
         let (ours, theirs) = Channel::pair()?;
         net::process::fork(theirs, |channel| serve(&Channel::of(channel), program))?;
-        Ok(Launcher(Mutex::new(ours)))
+        Ok(Launcher(Mutex::new(Some(ours))))
     }
 
     /// Starts the program with this as its standard input; the number of its process.
@@ -80,15 +80,27 @@ impl Launcher {
     }
 
     fn ask(&self, request: &str, descriptors: &[std::os::fd::BorrowedFd<'_>]) -> Result<String, String> {
-        let channel = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let until = Instant::now() + PATIENCE;
+        self.ask_within(PATIENCE, request, descriptors)
+    }
+
+    fn ask_within(
+        &self,
+        patience: Duration,
+        request: &str,
+        descriptors: &[std::os::fd::BorrowedFd<'_>],
+    ) -> Result<String, String> {
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let gone = || "the process that starts the program again has ended; restart instead".to_owned();
+        // Put back only once its response is here.
+        let channel = held.take().ok_or_else(gone)?;
+        let until = Instant::now() + patience;
         let failed = |error: io::Error| match error.kind() {
             io::ErrorKind::BrokenPipe => gone(),
             _ => format!("the process that starts the program again cannot be asked: {error}"),
         };
         channel.send(request.as_bytes(), descriptors, until).map_err(failed)?;
         let (response, _) = channel.receive(until).map_err(failed)?.ok_or_else(gone)?;
+        *held = Some(channel);
         String::from_utf8(response).map_err(|_| "the launcher says no text".to_owned())
     }
 }
@@ -144,4 +156,22 @@ fn end(child: &mut Child, patience: Duration) -> String {
         status = child.wait().map(Some);
     }
     status.ok().flatten().map_or_else(String::new, |status| status.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_response_that_comes_too_late_is_taken_for_no_other() -> Result<(), Box<dyn std::error::Error>> {
+        let (ours, theirs) = Channel::pair()?;
+        let (theirs, launcher) = (Channel::of(theirs), Launcher(Mutex::new(Some(ours))));
+        let late = launcher.ask_within(Duration::from_millis(10), "start", &[]);
+        assert!(late.is_err_and(|problem| problem.contains("cannot be asked")));
+        // Its end is closed with it, so that the launcher ends, too.
+        assert!(theirs.send(b"P1", &[], Instant::now() + PATIENCE).is_err());
+        assert_eq!(launcher.end(true), None);
+        assert!(launcher.hang_up().is_err_and(|problem| problem.ends_with("restart instead")));
+        Ok(())
+    }
 }
