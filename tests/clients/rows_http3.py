@@ -6,8 +6,9 @@ from rows_http import Web
 from stage import HERE, Failed, ca, folder, run, tool
 
 
-def edge(web):
+def edge(web, **more):
     config = {
+        **more,
         "listeners": [{"name": "https", "bind": "127.0.0.1:0", "tls": {"keystore": "main"}, "http3": True}],
         "keystores": keystores(),
         "upstreams": {"app": {"servers": [f"127.0.0.1:{web.http}"]}},
@@ -16,8 +17,8 @@ def edge(web):
     return Configured(config, folder("http3"))
 
 
-def by_aioquic(scenario):
-    with Web() as web, edge(web) as proxy:
+def by_aioquic(scenario, **more):
+    with Web() as web, edge(web, **more) as proxy:
         address = f"127.0.0.1:{proxy.ports['https']}"
         run(tool("http3/bin/python"), "-u", f"{HERE}/http3.py", scenario, address, ca(), seconds=120)
         versions = {line.get("version") for line in proxy.requests() if line.get("kind") == "request"}
@@ -35,6 +36,12 @@ def http3_aioquic(_):
 def http3_hostile(_):
     """Wrong frames, streams, settings and field sections, floods: the code of RFC 9114 for each, and others are served."""
     by_aioquic("hostile")
+
+
+@row(ways=("portunus",), needs=("go", "http3"), seconds=10)
+def http3_leaving(_):
+    """A client that never stops asking cannot put off the end of its connection."""
+    by_aioquic("leaving", limits={"max_requests_per_connection": 5})
 
 
 @row(ways=("portunus",), needs=("go", "http3"), seconds=5)

@@ -107,12 +107,19 @@ impl Connection {
         let mut stage = pin!(worker.shutdown.notified());
         let (mut leaving, mut accepted, mut next_stream) = (Leaving::No, 0, 0);
         let mut why = Reason::ClosedWithoutRequest;
+        let (mut stands, mut since) = ((leaving, false), coarse());
+        let mut bounded_at = since;
         loop {
             let is_idle = running.count() == 0;
-            let limit = match leaving {
-                Leaving::Announced => FAREWELL,
-                Leaving::Bounded if is_idle => FAREWELL,
-                _ => self.limits.keep_alive_timeout,
+            // A client that goes on asking puts off no farewell: it lasts as long from the step before, or from the end of the last request served.
+            let now = (leaving, is_idle && leaving == Leaving::Bounded);
+            if stands != now {
+                (stands, since) = (now, coarse());
+            }
+            let until = match leaving {
+                Leaving::Announced => since + FAREWELL,
+                Leaving::Bounded if is_idle => since + FAREWELL,
+                _ => coarse() + self.limits.keep_alive_timeout,
             };
             // Another process reads the socket: nothing can be gone on with.
             let is_served = accepted > 0 || worker.is_handed_over();
@@ -125,7 +132,7 @@ impl Connection {
                     _ => running.poll_idle(context, is_idle).map(|()| Turn::Idle),
                 }
             });
-            match deadline.within(limit, next).await {
+            match deadline.until(until, next).await {
                 Ok(Turn::Opened(stream)) => {
                     let id = stream.recv.id();
                     if leaving == Leaving::Bounded {
@@ -148,7 +155,7 @@ impl Connection {
                 }
                 Ok(Turn::Idle) => {}
                 Err(_) if leaving == Leaving::Announced => {
-                    leaving = Leaving::Bounded;
+                    (leaving, bounded_at) = (Leaving::Bounded, coarse());
                     self.streams.goaway(next_stream);
                 }
                 Err(_) if running.count() > 0 => {}
@@ -156,8 +163,10 @@ impl Connection {
                     (leaving, why) = (Leaving::Announced, Reason::IdleWithoutRequest);
                     self.streams.goaway(LAST_STREAM);
                 }
-                // What it has not acknowledged would be lost to it.
-                Err(_) if self.shared.quic.sending() > OWN_STREAMS => {}
+                // What it has not acknowledged would be lost to it. One that never does is not waited for.
+                Err(_) if self.is_sending() && coarse() < bounded_at + self.limits.keep_alive_timeout => {
+                    since = coarse();
+                }
                 Err(_) => self.shared.end(Code::NO_ERROR),
             }
         }
@@ -167,6 +176,11 @@ impl Connection {
             Some(Code::NO_ERROR) | None => None,
             Some(_) => Some(Reason::Http3ProtocolError).filter(|_| accepted == 0),
         }
+    }
+
+    /// Whether the client has not acknowledged all of a response.
+    fn is_sending(&self) -> bool {
+        self.shared.quic.sending() > OWN_STREAMS
     }
 
     /// Moves the streams that the connection stands on, and gives what is next.
