@@ -108,7 +108,7 @@ impl Connection {
         let (mut leaving, mut accepted, mut next_stream) = (Leaving::No, 0, 0);
         let mut why = Reason::ClosedWithoutRequest;
         let (mut stands, mut since) = ((leaving, false), coarse());
-        let mut bounded_at = since;
+        let mut looked_at = since;
         loop {
             let is_idle = running.count() == 0;
             // A client that goes on asking puts off no farewell: it lasts as long from the step before, or from the end of the last request served.
@@ -118,7 +118,7 @@ impl Connection {
             }
             let until = match leaving {
                 Leaving::Announced => since + FAREWELL,
-                Leaving::Bounded if is_idle => since + FAREWELL,
+                Leaving::Bounded if is_idle => since.max(looked_at) + FAREWELL,
                 _ => coarse() + self.limits.keep_alive_timeout,
             };
             // Another process reads the socket: nothing can be gone on with.
@@ -155,7 +155,7 @@ impl Connection {
                 }
                 Ok(Turn::Idle) => {}
                 Err(_) if leaving == Leaving::Announced => {
-                    (leaving, bounded_at) = (Leaving::Bounded, coarse());
+                    leaving = Leaving::Bounded;
                     self.streams.goaway(next_stream);
                 }
                 Err(_) if running.count() > 0 => {}
@@ -164,8 +164,8 @@ impl Connection {
                     self.streams.goaway(LAST_STREAM);
                 }
                 // What it has not acknowledged would be lost to it. One that never does is not waited for.
-                Err(_) if self.is_sending() && coarse() < bounded_at + self.limits.keep_alive_timeout => {
-                    since = coarse();
+                Err(_) if self.is_sending() && coarse() < since + self.limits.keep_alive_timeout => {
+                    looked_at = coarse();
                 }
                 Err(_) => self.shared.end(Code::NO_ERROR),
             }
