@@ -375,8 +375,7 @@ async fn stream(
         }
     };
     match outcome {
-        Err(ErrorCode::PROTOCOL_ERROR) => noticed.floods.rejected(),
-        _ if is_rejected => noticed.floods.rejected(),
+        _ if is_rejected || outcome == Err(ErrorCode::PROTOCOL_ERROR) => noticed.floods.rejected(),
         Err(_) if !sink.has_begun() => noticed.floods.cancelled(coarse().saturating_sub(opened_at)),
         _ => noticed.floods.answered(),
     }

@@ -90,6 +90,39 @@ enum Leaving {
     Bounded,
 }
 
+/// One step of leaving, which a client that goes on asking cannot put off. Times are on the coarse clock.
+struct Step {
+    leaving: Leaving,
+    /// The last request that is served has ended.
+    is_over: bool,
+    began_at: Duration,
+    /// When it was last found that it has to go on.
+    looked_at: Duration,
+}
+
+impl Step {
+    fn begin(leaving: Leaving, is_over: bool) -> Step {
+        let now = coarse();
+        Step { leaving, is_over, began_at: now, looked_at: now }
+    }
+
+    /// Until when the connection stays as it is, if nothing happens. Begins the next step where that is due.
+    fn until(&mut self, leaving: Leaving, is_idle: bool, keep_alive_timeout: Duration) -> Duration {
+        let is_over = is_idle && leaving == Leaving::Bounded;
+        if (self.leaving, self.is_over) != (leaving, is_over) {
+            *self = Step::begin(leaving, is_over);
+        }
+        let is_farewell = is_over || leaving == Leaving::Announced;
+        if is_farewell { self.looked_at + FAREWELL } else { coarse() + keep_alive_timeout }
+    }
+
+    /// Has it last once more as long, if all of it is no longer than that.
+    fn goes_on(&mut self, most: Duration) -> bool {
+        self.looked_at = coarse();
+        self.looked_at < self.began_at + most
+    }
+}
+
 struct Connection {
     shared: Rc<Shared>,
     streams: Streams,
@@ -107,20 +140,10 @@ impl Connection {
         let mut stage = pin!(worker.shutdown.notified());
         let (mut leaving, mut accepted, mut next_stream) = (Leaving::No, 0, 0);
         let mut why = Reason::ClosedWithoutRequest;
-        let (mut stands, mut since) = ((leaving, false), coarse());
-        let mut looked_at = since;
+        let mut step = Step::begin(leaving, false);
         loop {
             let is_idle = running.count() == 0;
-            // A client that goes on asking puts off no farewell: it lasts as long from the step before, or from the end of the last request served.
-            let now = (leaving, is_idle && leaving == Leaving::Bounded);
-            if stands != now {
-                (stands, since) = (now, coarse());
-            }
-            let until = match leaving {
-                Leaving::Announced => since + FAREWELL,
-                Leaving::Bounded if is_idle => since.max(looked_at) + FAREWELL,
-                _ => coarse() + self.limits.keep_alive_timeout,
-            };
+            let until = step.until(leaving, is_idle, self.limits.keep_alive_timeout);
             // Another process reads the socket: nothing can be gone on with.
             let is_served = accepted > 0 || worker.is_handed_over();
             let next = poll_fn(|context| {
@@ -164,9 +187,7 @@ impl Connection {
                     self.streams.goaway(LAST_STREAM);
                 }
                 // What it has not acknowledged would be lost to it. One that never does is not waited for.
-                Err(_) if self.is_sending() && coarse() < since + self.limits.keep_alive_timeout => {
-                    looked_at = coarse();
-                }
+                Err(_) if self.is_sending() && step.goes_on(self.limits.keep_alive_timeout) => {}
                 Err(_) => self.shared.end(Code::NO_ERROR),
             }
         }
