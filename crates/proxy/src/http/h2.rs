@@ -321,7 +321,7 @@ async fn is_gone(sink: &mut H2Answer) -> bool {
 
 /// Serves one stream, whose place is given back when all else of it is gone.
 async fn stream(
-    (slot, streams): (Slot, Rc<Streams>),
+    (_slot, streams): (Slot, Rc<Streams>),
     (request, respond): Opened,
     (noticed, sending): (Rc<Noticed>, Sending),
     conn: Rc<Conn>,
@@ -388,7 +388,6 @@ async fn stream(
     }
     open.end();
     scratch::give(parts);
-    drop(slot);
 }
 
 /// What becomes of a stream with its exchange: where that has opened a tunnel, it is carried to its end.
