@@ -65,7 +65,7 @@ pub(crate) struct Tls {
     /// The library of QUIC wants its sessions to be shareable between threads. Never locked: used by unique access only.
     session: Mutex<Result<QuicSession, Error>>,
     side: Side,
-    /// The level that is sent at.
+    /// The level that is sent at, and what comes belongs to: the library takes nothing of an earlier one once the next has begun.
     level: Level,
     is_handshaking: bool,
     parameters: Option<Result<TransportParameters, TransportError>>,
@@ -168,8 +168,9 @@ impl Session for Tls {
     }
 
     fn read_handshake(&mut self, buf: &[u8]) -> Result<bool, TransportError> {
+        let level = self.level;
         let outcome = match self.session() {
-            Ok(session) => session.provide(buf),
+            Ok(session) => session.provide(level, buf),
             Err(error) => Err(error.clone()),
         };
         self.note_parameters();

@@ -6,12 +6,18 @@ mod client;
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use net::UdpBound;
-use quinn_proto::{ConnectionError, Dir};
+use quinn_proto::crypto::ServerConfig as _;
+use quinn_proto::transport_parameters::TransportParameters;
+use quinn_proto::{ConnectionError, Dir, Side};
+use tls::quic::Level;
+use tls::{QuicSession, ServerName};
 
 use self::client::{ALPN, Client, NAME, Party};
+use crate::session::{Door, Left, VERSION};
 use crate::*;
 
 pub(crate) fn settings() -> Settings {
@@ -418,6 +424,21 @@ async fn failed_handshakes_say_why() {
     let mut client = server.connect();
     client.send().await;
     assert_eq!(server.failed().await.cause, FailureCause::TimedOut);
+}
+
+#[test]
+fn bytes_behind_a_client_hello_are_not_of_the_next_level() {
+    let party = Party::new(ALPN);
+    let parameters = TransportParameters::read(Side::Server, &mut &b"\x01\x01\x0a"[..]).unwrap();
+    let mut written = Vec::new();
+    parameters.write(&mut written);
+    let mut client = QuicSession::client(&party.connector(ALPN), &ServerName::Dns(NAME.into()), &written).unwrap();
+    let door = Door { acceptor: party.acceptor(), chooser: Some(party.chooser()), outcome: Left::default() };
+    let mut server = Arc::new(door).start_session(VERSION, &parameters);
+    assert_eq!(server.read_handshake(&client.take(Level::Initial)), Ok(false));
+    // Another CRYPTO frame of the same packet: the library has not asked for what is to be sent yet.
+    let error = server.read_handshake(b"\x14").unwrap_err();
+    assert_eq!(u64::from(error.code), 0x10a, "unexpected_message");
 }
 
 #[tokio::test(flavor = "local")]

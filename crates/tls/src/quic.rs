@@ -119,16 +119,15 @@ impl QuicSession {
         Ok(QuicSession { ssl: Some(ssl), ended: false })
     }
 
-    /// Takes handshake bytes of the peer, which came at the level that is due, and goes on with the handshake.
+    /// Takes handshake bytes of the peer, which came at this level, and goes on with the handshake.
     ///
     /// # Errors
-    /// The handshake failed; [`QuicSession::alert`] is what to tell the peer.
-    pub fn provide(&mut self, bytes: &[u8]) -> Result<Handshake, Error> {
+    /// The handshake failed, or another level is due (RFC 9001 §4.1.3); [`QuicSession::alert`] is what to tell the peer.
+    pub fn provide(&mut self, level: Level, bytes: &[u8]) -> Result<Handshake, Error> {
         let ssl = self.open()?.as_ptr();
         ffi::clear_errors();
         // SAFETY: the session is live; the bytes are copied.
-        let taken =
-            unsafe { sys::SSL_provide_quic_data(ssl, sys::SSL_quic_read_level(ssl), bytes.as_ptr(), bytes.len()) };
+        let taken = unsafe { sys::SSL_provide_quic_data(ssl, level.number(), bytes.as_ptr(), bytes.len()) };
         if taken != 1 {
             return Err(self.broken());
         }

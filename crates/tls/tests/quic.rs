@@ -56,7 +56,7 @@ fn carry(from: &mut QuicSession, to: &mut QuicSession, end: &mut Result<Handshak
         for part in from.take(level).chunks(step) {
             moved = true;
             if end.is_ok() {
-                *end = to.provide(part);
+                *end = to.provide(level, part);
             }
         }
     }
@@ -98,7 +98,7 @@ fn secrets_of_the_last_level_wait_for_the_client() {
     let authority = Authority::new("root");
     let mut sides = Sides::new(&connector(&authority, &["h3"], None), &acceptor(), h3(&authority.issue(ECDSA)));
     let hello = sides.client.take(Level::Initial);
-    assert_eq!(sides.server.provide(&hello), Ok(Handshake::WantInput));
+    assert_eq!(sides.server.provide(Level::Initial, &hello), Ok(Handshake::WantInput));
     assert!(sides.server.secrets(Level::Handshake).is_some());
     assert!(sides.server.secrets(Level::Application).is_none());
     assert!(sides.server.take(Level::Application).is_empty(), "no ticket before the client has proved itself");
@@ -122,9 +122,9 @@ fn what_is_not_http3_or_not_tls_1_3_is_rejected() {
             assert!(offered.is_empty());
             continue;
         };
-        let error = server.provide(&client.take(Level::Initial)).unwrap_err();
+        let error = server.provide(Level::Initial, &client.take(Level::Initial)).unwrap_err();
         assert_eq!(server.alert(), Some(expected), "{offered:?} {error}");
-        assert_eq!(server.provide(b""), Err(Error::Ended));
+        assert_eq!(server.provide(Level::Initial, b""), Err(Error::Ended));
     }
     // A policy that goes lower does not make QUIC go lower, and whoever speaks no QUIC has no transport parameters.
     let choice = Choice { policy: Policy::Legacy, min_version: ProtocolVersion::Tls10, ..h3(&issued) };
@@ -133,7 +133,7 @@ fn what_is_not_http3_or_not_tls_1_3_is_rejected() {
     client.handshake(&mut &[][..], &mut records).unwrap();
     let mut server = QuicSession::server(&acceptor(), fixed(choice), b"p").unwrap();
     // Without the head of the record it is the handshake message that QUIC carries.
-    server.provide(&records[5..]).unwrap_err();
+    server.provide(Level::Initial, &records[5..]).unwrap_err();
     assert_eq!(server.alert(), Some(Alert(109)), "missing_extension");
 }
 
@@ -143,7 +143,10 @@ fn a_chooser_rejects_with_its_alert() {
     let fixed = support::Fixed(Err(Alert::UNRECOGNIZED_NAME), 0.into());
     let mut server = QuicSession::server(&acceptor(), Arc::new(fixed), b"p").unwrap();
     let mut client = QuicSession::client(&connector(&authority, &["h3"], None), &name(), b"p").unwrap();
-    assert_eq!(server.provide(&client.take(Level::Initial)), Err(Error::Rejected(Alert::UNRECOGNIZED_NAME)));
+    assert_eq!(
+        server.provide(Level::Initial, &client.take(Level::Initial)),
+        Err(Error::Rejected(Alert::UNRECOGNIZED_NAME))
+    );
     assert_eq!(server.alert(), Some(Alert::UNRECOGNIZED_NAME));
 }
 
@@ -210,8 +213,31 @@ fn a_released_session_takes_nothing_more() {
     let mut sides = Sides::new(&connector(&authority, &["h3"], None), &acceptor(), h3(&authority.issue(ECDSA)));
     assert_eq!(sides.run(usize::MAX), (Ok(Handshake::Done), Ok(Handshake::Done)));
     sides.server.release();
-    assert_eq!(sides.server.provide(b"\x18\0\0\x01\0"), Err(Error::Peer("UNEXPECTED_MESSAGE".into())));
+    assert_eq!(
+        sides.server.provide(Level::Application, b"\x18\0\0\x01\0"),
+        Err(Error::Peer("UNEXPECTED_MESSAGE".into()))
+    );
     assert!(sides.server.info().is_none() && sides.server.take(Level::Application).is_empty());
+}
+
+#[test]
+fn bytes_behind_the_last_message_of_a_level_belong_to_no_other() {
+    let authority = Authority::new("root");
+    let choice = h3(&authority.issue(ECDSA));
+    // A message that would do at the next level, and the beginning of one.
+    for behind in [&b"\x14\0\0\x20aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"[..], b"\x14"] {
+        for joined in [true, false] {
+            let mut sides = Sides::new(&connector(&authority, &["h3"], None), &acceptor(), choice.clone());
+            let mut hello = sides.client.take(Level::Initial);
+            if joined {
+                hello.extend_from_slice(behind);
+            }
+            let taken = sides.server.provide(Level::Initial, &hello);
+            let outcome = if joined { taken } else { sides.server.provide(Level::Initial, behind) };
+            let expected = if joined { "EXCESS_HANDSHAKE_DATA" } else { "WRONG_ENCRYPTION_LEVEL_RECEIVED" };
+            assert_eq!(outcome, Err(Error::Peer(expected.into())), "{joined} {behind:?}");
+        }
+    }
 }
 
 #[test]
@@ -219,7 +245,7 @@ fn garbage_ends_the_handshake() {
     for bytes in [&b"\x01\0\0\x04abcd"[..], b"\x02\0\0\0", b"\x18\0\0\x01\0"] {
         let authority = Authority::new("root");
         let mut server = QuicSession::server(&acceptor(), fixed(h3(&authority.issue(ECDSA))), b"p").unwrap();
-        let outcome = server.provide(bytes);
+        let outcome = server.provide(Level::Initial, bytes);
         assert!(matches!(outcome, Err(Error::Peer(_))), "{bytes:?} {outcome:?}");
         assert!(server.alert().is_some());
     }

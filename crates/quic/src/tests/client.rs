@@ -55,6 +55,12 @@ impl Party {
         Party { identity, ..self }
     }
 
+    /// A client's, which trusts the certificate.
+    pub fn connector(&self, alpn: &str) -> Connector {
+        let roots = [self.certificate.clone()];
+        Connector::new(&roots, false, None, &[alpn.as_bytes().to_vec()], ProtocolVersion::Tls12).unwrap()
+    }
+
     pub fn chooser(&self) -> Arc<dyn Chooser + Send + Sync> {
         Arc::new(Fixed(Choice {
             identity: Arc::clone(&self.identity),
@@ -123,10 +129,7 @@ pub struct Client {
 
 impl Client {
     pub fn new(target: SocketAddr, party: &Party, alpn: &str) -> Client {
-        let roots = [party.certificate.clone()];
-        let connector =
-            Connector::new(&roots, false, None, &[alpn.as_bytes().to_vec()], ProtocolVersion::Tls12).unwrap();
-        let mut config = ClientConfig::new(Arc::new(Dial(Arc::new(connector))));
+        let mut config = ClientConfig::new(Arc::new(Dial(Arc::new(party.connector(alpn)))));
         let mut transport = TransportConfig::default();
         transport.max_idle_timeout(Some(Duration::from_secs(60).try_into().unwrap()));
         config.transport_config(Arc::new(transport));
