@@ -327,7 +327,7 @@ type NotServed = (Rejected, Code);
 
 /// Serves one request, whose place is given back when all else of it is gone.
 async fn request(
-    slot: Slot,
+    _slot: Slot,
     BiStream { recv, send }: BiStream,
     (shared, takes_websocket): (Rc<Shared>, bool),
     conn: Rc<Conn>,
@@ -387,7 +387,6 @@ async fn request(
     end(outcome, &mut body, &mut sink);
     open.end();
     scratch::give(parts);
-    drop(slot);
 }
 
 /// Ends a stream after this outcome.
