@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use crate::peers::Peer;
 use crate::table::Results;
+use crate::works::Aim;
 
 const LABEL_WIDTH: f64 = 430.0;
 const BAR_AREA: f64 = 420.0;
@@ -32,7 +33,7 @@ pub(crate) fn svg(results: &Results) -> String {
             text(&mut body, LABEL_WIDTH + width + 4.0, y + 10.0, "start", &format!("{ratio:.2}"));
             y += BAR_HEIGHT;
         }
-        if let Some(aim) = work.aim {
+        for aim in work.aims.iter().filter_map(|aim| if let Aim::OfNginx(ratio) = aim { Some(ratio) } else { None }) {
             let x = LABEL_WIDTH + BAR_AREA * aim / RATIO_MAX;
             let _ = writeln!(
                 body,
@@ -61,7 +62,9 @@ fn color(peer: Peer) -> &'static str {
     match peer {
         Peer::Nginx => "#8a8f98",
         Peer::Haproxy => "#5b8fd6",
+        Peer::OtherNginx => "#5d6168",
         Peer::OtherHaproxy => "#8f6fd0",
+        Peer::Earlier => "#e8b48a",
         Peer::Portunus => "#d9772b",
     }
 }

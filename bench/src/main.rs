@@ -3,6 +3,7 @@
 //! What each subcommand does stands in bench/README.md. Traffic goes to loopback addresses only.
 #![forbid(unsafe_code)]
 
+mod calls;
 mod chart;
 mod contract;
 mod faults;
@@ -11,6 +12,7 @@ mod floods;
 mod gate;
 mod generator;
 mod histogram;
+mod http2;
 mod keyless;
 mod measure;
 mod offload;
@@ -41,6 +43,8 @@ enum Command {
     Load(generator::Options),
     /// Portunus beside its peers.
     Gate(gate::Options),
+    /// Which system calls each proxy makes.
+    Calls(calls::Options),
     /// What each feature costs a request that uses it.
     Features(features::Options),
     /// A good client beside connections that flood.
@@ -68,6 +72,7 @@ fn main() -> ExitCode {
         Command::Upstream(options) => upstream::run(&options),
         Command::Load(options) => generator::run(&options),
         Command::Gate(options) => gate::run(&options),
+        Command::Calls(options) => calls::run(&options),
         Command::Features(options) => features::run(&options),
         Command::Floods(options) => floods::run(&options),
         Command::Flood(options) => floods::run_attacker(&options),

@@ -55,6 +55,8 @@ pub(crate) struct Line {
     pub(crate) median: Sample,
     /// Cost by that of nginx in the same round, the median and the worst; none without nginx.
     pub(crate) ratio: Option<(f64, f64)>,
+    /// The same by the HAProxy that was given, the median.
+    pub(crate) by_haproxy: Option<f64>,
     /// Errors of all rounds.
     pub(crate) errors: u64,
 }
@@ -80,10 +82,20 @@ impl Results {
     /// The rows with their lines, nginx first.
     pub(crate) fn rows(&self) -> impl Iterator<Item = (&Work, Vec<Line>)> {
         self.rows.iter().map(|(work, peers)| {
-            let nginx = peers.iter().find(|(peer, _)| *peer == Peer::Nginx).map(|(_, samples)| samples.as_slice());
-            let mut lines: Vec<_> = peers.iter().map(|(peer, samples)| line(*peer, samples, nginx)).collect();
+            let of = |wanted| peers.iter().find(|(peer, _)| *peer == wanted).map(|(_, samples)| samples.as_slice());
+            let nginx = of(Peer::Nginx).or_else(|| of(Peer::OtherNginx));
+            let haproxy = of(Peer::OtherHaproxy);
+            let mut lines: Vec<_> = peers.iter().map(|(peer, samples)| line(*peer, samples, nginx, haproxy)).collect();
             lines.sort_by_key(|line| line.peer);
             (work, lines)
+        })
+    }
+
+    /// Each row in which an earlier program of ours ran, and our cost by its own, round by round: lower quartile, median, upper quartile.
+    fn beside_earlier(&self) -> impl Iterator<Item = (&'static str, [f64; 3])> {
+        self.rows.iter().filter_map(|(work, peers)| {
+            let of = |wanted| peers.iter().find(|(peer, _)| *peer == wanted).map(|(_, samples)| samples.as_slice());
+            Some((work.name, quartiles(ratios(of(Peer::Portunus)?, of(Peer::Earlier)?))))
         })
     }
 
@@ -104,7 +116,7 @@ impl Results {
                     .iter()
                     .map(|(peer, samples)| (peer.name().to_owned(), samples.iter().map(sample).collect()))
                     .collect();
-                serde_json::json!({ "work": work.name, "title": work.title, "unit": unit(work), "aim": work.aim, "rounds": rounds })
+                serde_json::json!({ "work": work.name, "title": work.title, "unit": unit(work), "aims": aims(work), "rounds": rounds })
             })
             .collect();
         let peers: Vec<_> = self
@@ -116,14 +128,10 @@ impl Results {
     }
 }
 
-fn line(peer: Peer, samples: &[Sample], nginx: Option<&[Sample]>) -> Line {
+fn line(peer: Peer, samples: &[Sample], nginx: Option<&[Sample]>, haproxy: Option<&[Sample]>) -> Line {
     let of = |figure: fn(&Sample) -> f64| median(samples.iter().map(figure).collect());
-    let ratios: Vec<f64> = nginx
-        .into_iter()
-        .flatten()
-        .zip(samples)
-        .map(|(nginx, sample)| sample.cost / nginx.cost.max(f64::MIN_POSITIVE))
-        .collect();
+    let by_haproxy = haproxy.map(|haproxy| median(ratios(samples, haproxy)));
+    let ratios = nginx.map(|nginx| ratios(samples, nginx)).unwrap_or_default();
     let worst = ratios.iter().copied().fold(0.0, f64::max);
     Line {
         peer,
@@ -140,8 +148,25 @@ fn line(peer: Peer, samples: &[Sample], nginx: Option<&[Sample]>) -> Line {
             ..Sample::default()
         },
         ratio: (!ratios.is_empty()).then(|| (median(ratios), worst)),
+        by_haproxy,
         errors: samples.iter().map(|sample| sample.errors).sum(),
     }
+}
+
+/// Costs by those of another program, round by round.
+fn ratios(own: &[Sample], other: &[Sample]) -> Vec<f64> {
+    own.iter().zip(other).map(|(own, other)| own.cost / other.cost.max(f64::MIN_POSITIVE)).collect()
+}
+
+/// Lower quartile, median, upper quartile.
+pub(crate) fn quartiles(mut ratios: Vec<f64>) -> [f64; 3] {
+    ratios.sort_by(f64::total_cmp);
+    [1, 2, 3].map(|quarter| ratios.get(ratios.len() * quarter / 4).copied().unwrap_or_default())
+}
+
+/// What a row aims at, for people.
+fn aims(work: &Work) -> String {
+    work.aims.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -182,25 +207,32 @@ pub(crate) fn print(results: &Results) {
     for (peer, version, config) in &results.peers {
         println!("\n<details><summary>{}: {version}</summary>\n\n```\n{config}```\n\n</details>", peer.name());
     }
-    println!("\nRatio: cost by that of nginx in the same round, the median (and the worst) of all rounds.\n");
     println!(
-        "| work | proxy | ratio (worst) | aim | cost | user + system | requests/s | p50 us | p99 us | its core | load core | peak MiB | errors |"
+        "\nRatio: cost by that of nginx in the same round, the median (and the worst) of all rounds; then the same by the HAProxy that was given.\n"
     );
-    println!("|---|---|---|---|---|---|---|---|---|---|---|---|---|");
+    println!(
+        "| work | proxy | ratio (worst) | by HAProxy | aim | cost | user + system | requests/s | p50 us | p99 us | its core | load core | peak MiB | errors |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|");
     for (work, lines) in results.rows() {
         for line in lines {
             println!("{}", markdown(work, &line));
         }
+    }
+    println!();
+    for (name, [lower, median, upper]) in results.beside_earlier() {
+        println!("{name}: {median:.3} of the earlier program, quartiles {lower:.3} and {upper:.3}");
     }
 }
 
 fn markdown(work: &Work, line: &Line) -> String {
     let figure = |value: f64, digits: usize| if value > 0.0 { format!("{value:.digits$}") } else { "-".to_owned() };
     let ratio = line.ratio.map_or("-".to_owned(), |(median, worst)| format!("{median:.2} ({worst:.2})"));
-    let aim = work.aim.filter(|_| line.peer == Peer::Portunus).map_or("-".to_owned(), |aim| format!("{aim:.2}"));
+    let by_haproxy = line.by_haproxy.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
+    let aim = if line.peer == Peer::Portunus && !work.aims.is_empty() { aims(work) } else { "-".to_owned() };
     let median = &line.median;
     format!(
-        "| {} | {} | {ratio} | {aim} | {} {} | {} | {} | {} | {} | {} | {} | {:.1} | {} |",
+        "| {} | {} | {ratio} | {by_haproxy} | {aim} | {} {} | {} | {} | {} | {} | {} | {} | {:.1} | {} |",
         work.title,
         line.peer.name(),
         figure(median.cost, 1),
@@ -252,9 +284,26 @@ pub(crate) mod tests {
         assert_eq!(lines[1].ratio, Some((0.6, 0.8)), "8/10, 12/20 and 5/10");
         assert_eq!((lines[1].median.cost, lines[1].errors), (8.0, 3));
         assert!(
-            markdown(work, &lines[1]).contains("| portunus | 0.60 (0.80) | 0.88 | 8.0 CPU us/request | 2.0 + 6.0 |")
+            markdown(work, &lines[1])
+                .contains("| portunus | 0.60 (0.80) | - | 0.88 | 8.0 CPU us/request | 2.0 + 6.0 |")
         );
         assert_eq!(results.to_json()["rows"][0]["rounds"]["nginx"][1]["cost"], 20.0);
+    }
+
+    #[test]
+    fn an_earlier_program_and_a_given_haproxy_are_compared_with_round_by_round() {
+        let mut results = Results::new("a machine".to_owned());
+        let work = works::all()[0];
+        for (ours, other) in [(8.0, 10.0), (12.0, 10.0), (9.0, 10.0)] {
+            let sample = |cost| Sample { cost, ..Sample::default() };
+            results.add(&work, Peer::Portunus, sample(ours));
+            results.add(&work, Peer::Earlier, sample(other));
+            results.add(&work, Peer::OtherHaproxy, sample(20.0));
+        }
+        assert_eq!(results.beside_earlier().collect::<Vec<_>>(), [(work.name, [0.8, 0.9, 1.2])]);
+        let (_, lines) = results.rows().next().unwrap();
+        let ours = lines.iter().find(|line| line.peer == Peer::Portunus).unwrap();
+        assert_eq!((ours.ratio, ours.by_haproxy), (None, Some(0.45)));
     }
 
     #[test]

@@ -1,14 +1,18 @@
 """Chromium, driven by its DevTools protocol. Usage: browser.py SCENARIO URL [NUMBER...]; exits with 0 if all went well.
 
+The environment variable HTTP3_KEY has it speak HTTP/3 alone with the site: the digest of the key that it is to find there, in base64.
+The environment variable DOH names a resolver over HTTPS, which is then asked about every name.
 A scenario is a function in JavaScript that runs in a page of the site. It throws what went wrong.
 """
 
 import asyncio
+import base64
 import json
 import os
 import shutil
 import sys
 import tempfile
+import urllib.parse
 
 import aiohttp
 
@@ -16,7 +20,6 @@ FLAGS = [
     "--headless",
     "--no-sandbox",
     "--disable-gpu",
-    "--disable-quic",
     "--disable-dev-shm-usage",
     "--no-first-run",
     "--no-proxy-server",
@@ -26,10 +29,27 @@ FLAGS = [
     "--disable-extensions",
     # The CA is a minute old.
     "--ignore-certificate-errors",
-    # `localhost` may have an IPv6 address, where nobody listens.
-    "--host-resolver-rules=MAP localhost 127.0.0.1, MAP *.example 127.0.0.1",
     "--remote-debugging-port=0",
 ]
+
+
+
+def quic(url):
+    """QUIC with that site, or with none. Certificates that are not in order are rejected over QUIC, whatever else is said, but by key."""
+    key = os.environ.get("HTTP3_KEY")
+    return [f"--origin-to-force-quic-on={urllib.parse.urlsplit(url).netloc}", f"--ignore-certificate-errors-spki-list={key}"] if key else ["--disable-quic"]
+
+def resolver(profile):
+    """Where addresses of names come from."""
+    if "DOH" not in os.environ:
+        # `localhost` may have an IPv6 address, where nobody listens.
+        return ["--host-resolver-rules=MAP localhost 127.0.0.1, MAP *.example 127.0.0.1"]
+    with open(os.path.join(profile, "Local State"), "w", encoding="utf-8") as file:
+        json.dump({"dns_over_https": {"mode": "secure", "templates": os.environ["DOH"]}}, file)
+    # It goes on without an HTTPS record that comes later than addresses: by default after milliseconds.
+    extra = "UseDnsHttpsSvcbSecureExtraTime"
+    return [f"--enable-features=UseDnsHttpsSvcb:{extra}Min/60s/{extra}Max/60s"]
+
 
 PRELUDE = """
 const check = (fact, what) => { if (!fact) throw new Error(what); };
@@ -156,7 +176,12 @@ SCENARIOS = {
       await until("ready", () => at("state").textContent === "ready" && at("login").hidden);
       const rows = (id) => [...document.querySelectorAll(`#${id} tbody tr`)];
       await until("the tables", () => ["servers", "listeners", "certificates", "routes"].every((id) => rows(id)[0]?.cells.length > 1));
-      check(document.querySelectorAll("#charts .chart polyline").length === 9, "charts");
+      check(document.querySelectorAll("#charts .chart path.line").length === 9, "charts");
+      await until("axes", () => document.querySelectorAll("#charts .axis.middle").length >= 4 && document.querySelectorAll("#charts .axis.end").length >= 12);
+      await until("the rejection, and its policy", () => rows("errors").some((row) => row.textContent.includes("address_not_allowed")) && rows("policies")[0]?.cells[0].textContent === "nobody");
+      const markup = rows("errors").find((row) => row.textContent.includes("onerror"));
+      check(markup && !markup.querySelector("img, script") && window.broken === undefined, "markup of a client is text");
+      check(!document.body.textContent.includes("s3cret"), "a secret of a query");
       await until("handshakes and clients", () => ["handshakes", "clients"].every((id) => rows(id)[0]?.cells.length > 1));
       const column = (id, name) => [...document.querySelectorAll(`#${id} th button`)].find((button) => button.textContent === name);
       const sortedBy = () => column("servers", "server").closest("th").getAttribute("aria-sort");
@@ -259,6 +284,66 @@ SCENARIOS = {
 }
 
 
+# Key codes, and what a key types.
+KEYS = {"Tab": (9, ""), "Enter": (13, "\r"), "Escape": (27, ""), "ArrowLeft": (37, ""), "Home": (36, ""), "End": (35, ""), "/": (191, "/")}
+
+
+async def dashboard(page):
+    """The dashboard by keyboard, on a phone, in the dark. The token is known by now."""
+    await page.call("Page.reload")
+    await page.event("Page.loadEventFired")
+    await page.until("document.querySelectorAll('#servers tbody td').length > 1 && document.querySelectorAll('#charts path.line[d*=L]').length > 0")
+    focus = "(document.activeElement.id || document.activeElement.getAttribute('aria-label') || document.activeElement.textContent)"
+    await page.press("Tab")
+    if await page.value(focus) != "Skip to the tables":
+        sys.exit(f"the first stop of the keyboard is {await page.value(focus)}")
+    await page.press("Enter", "Tab")
+    stops = []
+    for _ in range(60):
+        stops.append(await page.value(focus))
+        await page.press("Tab")
+    missing = [name for name in ("server", "Upstream servers", "Recent errors", "Certificates") if not any(stop == name for stop in stops)]
+    if missing:
+        sys.exit(f"the keyboard does not come to {missing}: {stops}")
+    # The chart: arrow keys move along the time, and it says what stands there.
+    await page.value("document.querySelector('#charts svg').focus()")
+    said = "document.querySelector('#charts svg').getAttribute('aria-valuetext')"
+    await page.press("Home")
+    first = await page.value(said)
+    await page.press("End")
+    last = await page.value(said)
+    await page.press("ArrowLeft")
+    before = await page.value(said)
+    if len({first, last, before}) < 2 or not all(": all " in text and "5xx" in text for text in (first, last, before)):
+        sys.exit(f"the chart says {first!r}, {last!r}, {before!r}")
+    if await page.value("document.querySelectorAll('#charts .tip').length") != 4:
+        sys.exit("not every chart shows its values at the cursor")
+    await page.press("Escape")
+    await page.until("document.querySelectorAll('#charts .tip').length === 0")
+    # Sorted and filtered by keys alone.
+    await page.value("[...document.querySelectorAll('#servers th button')].find((button) => button.textContent === 'requests').focus()")
+    await page.press("Enter")
+    await page.until("document.querySelector('#servers th[aria-sort=ascending]') !== null")
+    await page.value("document.activeElement.blur()")
+    await page.press("/", *"nobody")
+    await page.until("document.querySelector('#servers tbody').textContent === 'nothing fits the filter'")
+    await page.value("document.getElementById('filter').value = ''; document.getElementById('filter').dispatchEvent(new Event('input')); document.activeElement.blur()")
+    await page.value("scrollTo(0, 0)")
+    await page.look("dashboard-light", 1280, 1000)
+    await page.look("dashboard-dark", 1280, 1000, dark=True)
+    brightness = "getComputedStyle(document.body).backgroundColor.match(/[0-9]+/g).slice(0, 3).reduce((sum, one) => sum + Number(one), 0)"
+    if await page.value(brightness) > 120:
+        sys.exit("the dark theme is bright")
+    await page.look("dashboard-phone", 390, 844, dark=True, phone=True)
+    wide = await page.value("document.documentElement.scrollWidth")
+    if wide > 390:
+        sys.exit(f"{wide} pixels wide on a phone of 390")
+    if await page.value("getComputedStyle(document.querySelector('#servers tr')).display") != "block":
+        sys.exit("rows are no cards on a phone")
+    if await page.value("[...document.querySelectorAll('#charts svg')].some((svg) => svg.getBoundingClientRect().right > 390)"):
+        sys.exit("a chart is cut on a phone")
+
+
 class Page:
     def __init__(self, socket):
         self.socket = socket
@@ -273,6 +358,43 @@ class Page:
                 if "error" in answer:
                     sys.exit(f"{method}: {answer['error']}")
                 return answer["result"]
+
+    async def value(self, expression):
+        """What an expression comes to, once its promise is kept."""
+        result = await self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        if "exceptionDetails" in result:
+            details = result["exceptionDetails"]
+            sys.exit(details.get("exception", {}).get("description", json.dumps(details)))
+        return result["result"].get("value")
+
+    async def until(self, expression):
+        for _ in range(400):
+            if await self.value(expression):
+                return
+            await asyncio.sleep(0.05)
+        sys.exit(f"in vain: {expression}")
+
+    async def press(self, *keys):
+        """As a keyboard does: the browser moves the focus, scrolls and types, not a script."""
+        for key in keys:
+            code, text = KEYS[key] if key in KEYS else (ord(key.upper()), key)
+            event = {"key": key, "windowsVirtualKeyCode": code, **({"text": text} if text else {})}
+            await self.call("Input.dispatchKeyEvent", type="keyDown" if text else "rawKeyDown", **event)
+            await self.call("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
+
+    async def look(self, name, width, height, dark=False, phone=False):
+        """A picture of the page on such a screen. SCREENSHOTS names a folder where it is kept; it must not be blank."""
+        await self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        await self.call("Emulation.setEmulatedMedia", features=[scheme])
+        await self.until(f"matchMedia('(prefers-color-scheme: {scheme['value']})').matches && innerWidth === {width}")
+        # Two events, so that everything is drawn for this size.
+        await asyncio.sleep(2.5)
+        picture = base64.b64decode((await self.call("Page.captureScreenshot", format="png"))["data"])
+        with open(os.path.join(os.environ.get("SCREENSHOTS") or os.getcwd(), f"{name}.png"), "wb") as file:
+            file.write(picture)
+        if len(picture) < 20_000:
+            sys.exit(f"{name}: a picture of {len(picture)} bytes is blank")
 
     async def choose_file(self, size):
         """As a user does; what a page makes by itself has to fit into memory."""
@@ -291,7 +413,7 @@ class Page:
 async def main():
     scenario, url, numbers = sys.argv[1], sys.argv[2], ",".join(sys.argv[3:])
     profile = tempfile.mkdtemp(prefix="browser-", dir=os.getcwd())
-    words = [*FLAGS, f"--user-data-dir={profile}", "about:blank"]
+    words = [*FLAGS, *quic(url), *resolver(profile), f"--user-data-dir={profile}", "about:blank"]
     with open(os.path.join(profile, "log"), "wb") as log:
         browser = await asyncio.create_subprocess_exec("setpriv", "--pdeathsig", "KILL", "chromium", *words, stdout=log, stderr=log)
     try:
@@ -332,10 +454,9 @@ async def drive(session, port, scenario, url, numbers):
         if scenario == "upload":
             await page.choose_file(int(numbers) * 1_000_000)
         expression = f"(async () => {{ {PRELUDE} await ({SCENARIOS[scenario]})({numbers}); }})()"
-        result = await page.call("Runtime.evaluate", expression=expression, awaitPromise=True)
-        if "exceptionDetails" in result:
-            details = result["exceptionDetails"]
-            sys.exit(details.get("exception", {}).get("description", json.dumps(details)))
+        await page.value(expression)
+        if scenario == "dashboard":
+            await dashboard(page)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
-"""HTTP/3 by aioquic, as it should be and as it should not. Usage: http3.py requests|hostile|leaving HOST:PORT CA. Exits with 0 if all went well."""
+"""HTTP/3 by aioquic, as it should be and as it should not. Usage: http3.py SCENARIO HOST:PORT CA [MORE...]; SCENARIO is a function below. Exits with 0 if all went well."""
 
 import asyncio
+import socket
 import ssl
 import sys
+import time
 
 import pylsqpack
 from aioquic.asyncio import QuicConnectionProtocol, connect
@@ -10,7 +12,10 @@ from aioquic.buffer import encode_uint_var as varint
 from aioquic.h3.connection import H3Connection
 from aioquic.h3.events import DataReceived, HeadersReceived
 from aioquic.quic.configuration import QuicConfiguration
+from aioquic.quic.connection import QuicConnection
 from aioquic.quic.events import ConnectionTerminated, StopSendingReceived, StreamDataReceived, StreamReset
+from wsproto.connection import Connection, ConnectionType
+from wsproto.events import CloseConnection, Message
 
 PATIENCE = 30
 
@@ -18,6 +23,7 @@ DATA, HEADERS, CANCEL_PUSH, SETTINGS, PUSH_PROMISE, GOAWAY, MAX_PUSH_ID = 0, 1, 
 NO_ERROR, STREAM_CREATION, CLOSED_CRITICAL, UNEXPECTED, FRAME, LOAD, ID, BAD_SETTINGS, MISSING, INCOMPLETE, MESSAGE = (
     0x100, 0x103, 0x104, 0x105, 0x106, 0x107, 0x108, 0x109, 0x10A, 0x10D, 0x10E)
 REQUEST_REJECTED = 0x10B
+CONNECTION_REFUSED = 2
 DECOMPRESSION, ENCODER, DECODER = 0x200, 0x201, 0x202
 
 
@@ -120,12 +126,15 @@ def read(data):
     return status, content
 
 
-def connected(address, ca, protocol):
-    host, port = address.rsplit(":", 1)
+def configured(ca, name="localhost"):
     # It takes no certificate that has `*.example` among its names; the other clients verify it.
-    configuration = QuicConfiguration(
-        is_client=True, alpn_protocols=["h3"], server_name="localhost", idle_timeout=PATIENCE, verify_mode=ssl.CERT_NONE, cafile=ca)
-    return connect(host, int(port), configuration=configuration, create_protocol=protocol)
+    return QuicConfiguration(
+        is_client=True, alpn_protocols=["h3"], server_name=name, idle_timeout=PATIENCE, verify_mode=ssl.CERT_NONE, cafile=ca)
+
+
+def connected(address, ca, protocol, configuration=None, **more):
+    host, port = address.rsplit(":", 1)
+    return connect(host, int(port), configuration=configuration or configured(ca), create_protocol=protocol, **more)
 
 
 class Client(QuicConnectionProtocol):
@@ -134,9 +143,15 @@ class Client(QuicConnectionProtocol):
     def __init__(self, *arguments, **named):
         super().__init__(*arguments, **named)
         self.http = H3Connection(self._quic)
-        self.responses = {}
+        self.responses, self.code = {}, None
+        self.news = asyncio.Event()
 
     def quic_event_received(self, event):
+        self.news.set()
+        if isinstance(event, ConnectionTerminated):
+            self.code = event.error_code
+            for _, _, done in self.responses.values():
+                done.set()
         for event in self.http.handle_event(event):
             if isinstance(event, (HeadersReceived, DataReceived)):
                 fields, content, done = self.responses[event.stream_id]
@@ -147,11 +162,23 @@ class Client(QuicConnectionProtocol):
                 if event.stream_ended:
                     done.set()
 
-    def begin(self, method, path, *more, content=None):
+    async def until(self, done, what):
+        async def look():
+            while not done():
+                check(self.code is None, f"{what}: the connection ended with {self.code}")
+                self.news.clear()
+                await self.news.wait()
+
+        try:
+            await asyncio.wait_for(look(), PATIENCE)
+        except TimeoutError:
+            sys.exit(f"{what}: nothing came")
+
+    def begin(self, method, path, *more, content=None, end=True, authority="localhost"):
         stream = self._quic.get_next_available_stream_id()
         self.responses[stream] = ([], bytearray(), asyncio.Event())
-        fields = [(":method", method), (":scheme", "https"), (":authority", "localhost"), (":path", path), *more]
-        self.http.send_headers(stream, [(name.encode(), value.encode()) for name, value in fields], content is None)
+        fields = [(":method", method), (":scheme", "https"), (":authority", authority), (":path", path), *more]
+        self.http.send_headers(stream, [(name.encode(), value.encode()) for name, value in fields], end and content is None)
         if content is not None:
             self.http.send_data(stream, content, True)
         self.transmit()
@@ -160,10 +187,11 @@ class Client(QuicConnectionProtocol):
     async def end(self, stream):
         fields, content, done = self.responses[stream]
         await asyncio.wait_for(done.wait(), PATIENCE)
+        check(fields, f"no response; the connection ended with {self.code}")
         return fields[-1] if b":status" in fields[-1] else fields[0], bytes(content)
 
-    async def request(self, method, path, *more, content=None):
-        return await self.end(self.begin(method, path, *more, content=content))
+    async def request(self, method, path, *more, **named):
+        return await self.end(self.begin(method, path, *more, **named))
 
 
 async def requests(address, ca):
@@ -182,7 +210,10 @@ async def requests(address, ca):
         fields, _ = await client.request("GET", "/status?code=204")
         check(fields[b":status"] == b"204", f"204: {fields}")
         await asyncio.wait_for(client.ping(), PATIENCE)
-        client._quic.request_key_update()
+        for number in range(20):
+            client._quic.request_key_update()
+            fields, content = await client.request("GET", f"/echo?keys={number}")
+            check(f"keys={number}".encode() in content, f"behind key update {number}: {fields} {content}")
         streams = [client.begin("GET", f"/echo?n={number}") for number in range(60)]
         for number, stream in enumerate(streams):
             fields, content = await client.end(stream)
@@ -346,5 +377,126 @@ async def leaving(address, ca):
         check(len(rejected) > 5 and len(asked) < 200, f"{len(asked)} asked, {len(rejected)} rejected")
 
 
+async def half_open(address, ca):
+    """Handshakes that are begun and never ended: nobody new is heard without proof of its address, one address has so many and no more, others are served."""
+    host, port = address.rsplit(":", 1)
+    begun, refused, proved = [], 0, 0
+    for _ in range(260):
+        own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        own.bind(("127.0.0.1", 0))
+        own.settimeout(PATIENCE)
+        quic = QuicConnection(configuration=configured(ca))
+        quic.connect((host, int(port)), now=time.monotonic())
+        # Until something of the handshake has come, or its refusal. Nothing responds to that.
+        while True:
+            for datagram, _ in quic.datagrams_to_send(now=time.monotonic()):
+                own.sendto(datagram, (host, int(port)))
+            is_retried = quic._retry_count
+            quic.receive_datagram(own.recv(2000), (host, int(port)), now=time.monotonic())
+            if quic._retry_count == is_retried:
+                break
+        proved += quic._retry_count
+        refused += quic._close_event is not None and quic._close_event.error_code == CONNECTION_REFUSED
+        begun.append(own)
+    check(proved >= 100, f"{proved} of {len(begun)} had to prove their address")
+    check(refused >= 50, f"{refused} of {len(begun)} were refused")
+    transport, client = await asyncio.get_running_loop().create_datagram_endpoint(
+        lambda: Client(QuicConnection(configuration=configured(ca))), local_addr=("127.0.0.2", 0))
+    client.connect((host, int(port)))
+    await client.wait_connected()
+    fields, _ = await client.request("GET", "/echo")
+    check(fields[b":status"] == b"200", f"beside the handshakes: {fields}")
+    transport.close()
+
+
+async def quiet(address, ca):
+    """A response that takes longer than a connection may be without packets."""
+    async with connected(address, ca, Client) as client:
+        fields, content = await client.request("GET", "/poll?ms=6000")
+        check(fields[b":status"] == b"200", f"the quiet response: {fields}")
+
+
+async def under_way(address, ca, ending, seconds):
+    """Requests of that many seconds that are under way while something happens to the program: `served` if they and later ones are to be served on this
+    connection, `leaving` if none but them, `handed over` if the connection then ends and a new one serves, `cut off` if it ends before they do."""
+    async with connected(address, ca, Client) as client:
+        await client.request("GET", "/echo")
+        wait = 30_000 if ending == "cut off" else int(float(seconds) * 1000)
+        streams = [client.begin("GET", f"/poll?ms={wait}&n={number}") for number in range(20)]
+        await client.ping()
+        print("under way", flush=True)
+        if ending == "cut off":
+            await asyncio.wait_for(client.wait_closed(), wait / 2000)
+            check(client.code == NO_ERROR, f"the connection ended with {client.code}")
+            return
+        for stream in streams:
+            fields, content = await client.end(stream)
+            check((fields[b":status"], content) == (b"200", b"news"), f"under way: {fields} {content}")
+        if ending in ("leaving", "handed over"):
+            await asyncio.wait_for(client.wait_closed(), PATIENCE)
+            check(client.code == NO_ERROR, f"the connection ended with {client.code}")
+        if ending == "served":
+            fields, _ = await client.request("GET", "/echo")
+            check(fields[b":status"] == b"200", f"afterwards: {fields}")
+    if ending != "leaving":
+        async with connected(address, ca, Client) as client:
+            fields, _ = await client.request("GET", "/echo")
+            check(fields[b":status"] == b"200", f"on a new connection: {fields}")
+
+
+class Socket:
+    """A WebSocket on a stream (RFC 9220)."""
+
+    def __init__(self, client):
+        self.client, self.connection = client, Connection(ConnectionType.CLIENT)
+        asked = [(":protocol", "websocket"), ("sec-websocket-version", "13"), ("origin", "https://localhost")]
+        self.stream = client.begin("CONNECT", "/socket", *asked, end=False)
+
+    async def opened(self):
+        fields, _, _ = self.client.responses[self.stream]
+        await self.client.until(lambda: fields, "the WebSocket")
+        check(fields[0][b":status"] == b"200" and b"sec-websocket-accept" not in fields[0], f"the WebSocket: {fields}")
+
+    def send(self, event):
+        self.client.http.send_data(self.stream, self.connection.send(event), isinstance(event, CloseConnection))
+        self.client.transmit()
+
+    async def receive(self):
+        text = ""
+        while True:
+            for event in self.connection.events():
+                check(isinstance(event, Message), f"{event}")
+                text += event.data
+                if event.message_finished:
+                    return text
+            _, content, _ = self.client.responses[self.stream]
+            await self.client.until(lambda: content, "a message")
+            self.connection.receive_data(bytes(content))
+            content.clear()
+
+
+async def websocket(address, ca):
+    """Several beside each other and beside requests."""
+    async with connected(address, ca, Client) as client:
+        await client.until(lambda: client.http.received_settings is not None, "settings")
+        check(client.http.received_settings.get(8) == 1, f"no extended CONNECT: {client.http.received_settings}")
+        sockets = [Socket(client) for _ in range(5)]
+        for one in sockets:
+            await one.opened()
+        for number in range(100):
+            text = f"message {number} " + "x" * (number * 200)
+            for one in sockets:
+                one.send(Message(data=text))
+            for one in sockets:
+                check(await one.receive() == text, f"message {number} came back otherwise")
+        fields, _ = await client.request("GET", "/echo")
+        check(fields[b":status"] == b"200", f"beside: {fields}")
+        for one in sockets:
+            one.send(CloseConnection(code=1000))
+            await asyncio.wait_for(client.responses[one.stream][2].wait(), PATIENCE)
+
+
+SCENARIOS = [requests, hostile, leaving, quiet, half_open, under_way, websocket]
+
 if __name__ == "__main__":
-    asyncio.run({"requests": requests, "hostile": hostile, "leaving": leaving}[sys.argv[1]](*sys.argv[2:]))
+    asyncio.run({scenario.__name__: scenario for scenario in SCENARIOS}[sys.argv[1]](*sys.argv[2:]))

@@ -1,8 +1,8 @@
-"""curl's library over HTTP/3 alone. Usage: http3_curl.py URL CA."""
+"""curl's library over HTTP/3 alone. Usage: http3_curl.py URL CA [HOST:PORT:ADDRESS]; with where a host is, as `--resolve` of curl says it, one page is printed."""
 
 import sys
 
-from curl_cffi import CurlHttpVersion, requests
+from curl_cffi import CurlHttpVersion, CurlOpt, requests
 
 
 def check(fact, what):
@@ -25,5 +25,11 @@ def main(url, ca):
             check(session.get(f"{url}/status?code=404", timeout=30).status_code == 404, f"{who}: 404")
 
 
+def page(url, ca, resolved):
+    response = requests.get(url, http_version=CurlHttpVersion.V3ONLY, verify=ca, timeout=30, curl_options={CurlOpt.RESOLVE: [resolved]})
+    check((response.status_code, response.http_version) == (200, CurlHttpVersion.V3), f"{response.status_code} by version {response.http_version}")
+    print(response.text)
+
+
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    (page if len(sys.argv) > 3 else main)(*sys.argv[1:])

@@ -20,7 +20,7 @@ def everything(tools):
     """Installs what is missing; what could not be had, with the reason."""
     os.makedirs(tools, exist_ok=True)
     missing = {}
-    for name, install in (("go", go), ("python", python), ("envoy", envoy), ("httpbin", httpbin), ("http3", http3), ("fastapi", fastapi), ("nestjs", nestjs), ("traefik", traefik), ("oauth2_proxy", oauth2_proxy), ("api_firewall", api_firewall), ("grpc_js", grpc_js), ("graphql", graphql), ("grpcurl", grpcurl)):
+    for name, install in (("go", go), ("python", python), ("envoy", envoy), ("httpbin", httpbin), ("http3", http3), ("quic_go", quic_go), ("quinn", quinn), ("fastapi", fastapi), ("nestjs", nestjs), ("traefik", traefik), ("oauth2_proxy", oauth2_proxy), ("api_firewall", api_firewall), ("grpc_js", grpc_js), ("graphql", graphql), ("grpcurl", grpcurl)):
         try:
             install(tools)
         except (Failed, OSError, subprocess.SubprocessError) as failure:
@@ -109,9 +109,25 @@ def envoy(tools):
     run(os.path.join(tools, "envoy/bin/envoy"), "--version")
 
 
+# A client of HTTP/3 that needs a newer Go than the other programs, and so is a module of its own.
+def quic_go(tools):
+    if not shutil.which("go"):
+        raise Failed("no go to build with (Debian package golang-go)")
+    place = os.path.join(tools, "quic-go")
+    run("go", "build", "-o", place + "/", ".", seconds=900, cwd=os.path.join(HERE, "go-http3"), env={"GOTOOLCHAIN": "local"})
+
+
+# One in Rust, on another TLS library than ours: a workspace of its own, which the program never sees.
+def quinn(tools):
+    if not shutil.which("cargo"):
+        raise Failed("no cargo to build with")
+    place, source = os.path.join(tools, "quinn"), os.path.join(HERE, "rust-http3")
+    run("cargo", "build", "--quiet", "--locked", "--release", "--manifest-path", os.path.join(source, "Cargo.toml"), seconds=900, env={"CARGO_TARGET_DIR": place})
+
+
 # Two clients of HTTP/3: one that can be made to misbehave, and curl's library, which Debian's curl is without.
 def http3(tools):
-    python_packages(os.path.join(tools, "http3"), ["aioquic==1.7.2", "pylsqpack==1.0.0", "curl_cffi==0.16.3"])
+    python_packages(os.path.join(tools, "http3"), ["aioquic==1.7.2", "pylsqpack==1.0.0", "curl_cffi==0.16.3", "wsproto==1.3.2"])
 
 
 # With what makes its document.

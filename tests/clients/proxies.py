@@ -76,6 +76,9 @@ def portunus(servers, protocol="http1", tls=False, proxy_protocol=False, trusted
         config["trusted_proxies"] = trusted
     if admin:
         config["admin"] = {"bind": "127.0.0.1:0", "token": {"env": "ADMIN_TOKEN"}}
+        # So that there is a policy, and something that it rejects.
+        config["policies"] = {"nobody": {"deny": "0.0.0.0/0"}}
+        config["routes"].append({"path": "/denied/{*rest}", "respond": {"status": 204}, "policies": "nobody"})
     path = os.path.join(place, "portunus.yaml")
     with open(path, "w", encoding="utf-8") as file:
         json.dump(config, file)
@@ -93,13 +96,14 @@ def portunus(servers, protocol="http1", tls=False, proxy_protocol=False, trusted
 
 
 class Configured(Process):
-    """The program on a configuration of the row's own, which may name files of the folder `place`."""
+    """The program on a configuration of the row's own, which may name files of the folder `place`; `words`: options of `run`, `by`: what runs it."""
 
-    def __init__(self, config, place):
+    def __init__(self, config, place, *words, by=()):
         path = os.path.join(place, "portunus.yaml")
+        config = {"log": {"access": {"output": "access.log"}}, **config, "listeners": with_http3_ports(config["listeners"])}
         with open(path, "w", encoding="utf-8") as file:
-            json.dump({"log": {"access": {"output": "access.log"}}, **config}, file)
-        super().__init__(Settings.portunus, "run", path)
+            json.dump(config, file)
+        super().__init__(*by, Settings.portunus, "run", *words, path)
         self.access_log = os.path.join(place, "access.log")
         self.ports = {}
         try:
@@ -114,6 +118,12 @@ class Configured(Process):
         """The lines of the access log."""
         with open(self.access_log, encoding="utf-8") as log:
             return [json.loads(line) for line in log]
+
+
+def with_http3_ports(listeners):
+    """The port that the kernel gives for TCP may be somebody's for UDP: those that serve both get one beyond the kernel's."""
+    chosen = lambda one: one.get("http3") and one["bind"] == "127.0.0.1:0"
+    return [{**one, "bind": f"127.0.0.1:{free_port()}"} if chosen(one) else one for one in listeners]
 
 
 def keystores():

@@ -121,7 +121,7 @@ def haproxy(servers, policy):
     with open(path, "w", encoding="utf-8") as file:
         file.write(
             "global\n  nbthread 1\n  log stderr format raw local0 notice\ndefaults\n  mode http\n  option redispatch 1\n  retries 3\n"
-            "  timeout connect 2s\n  timeout client 1m\n  timeout server 1m\n"
+            "  timeout connect 2s\n  timeout client 1m\n  timeout server 1m\n  timeout check 1m\n"
             f"frontend edge\n  bind 127.0.0.1:{port}\n  default_backend app\nbackend app\n{policy}\n{members}\n"
         )
     process = Process("haproxy", "-db", "-f", path, env={"PATH": os.environ["PATH"] + ":/usr/sbin"}, ending=signal.SIGTERM)

@@ -1,11 +1,16 @@
 """Chromium: pages, maps, event streams, WebSockets, large files, odd URLs; and WebSockets over HTTP/2 of other makes."""
 
+import base64
 import json
+import re
+import struct
+import urllib.parse
 
-from proxies import ADMIN_TOKEN, start
+from proxies import ADMIN_TOKEN, Configured, keystores, start
 from rows import row
+from rows_access import App
 from rows_http import Web, url
-from stage import HERE, Failed, Settings, ca, python, run, until
+from stage import HERE, Failed, Settings, ca, folder, python, run, until
 
 
 def browser_row(name, short=(), full=(), seconds=5):
@@ -31,13 +36,86 @@ browser_row("cookies")
 browser_row("page")
 
 
-@row(ways=("portunus",), needs=("go", "python", "chromium", "curl"), seconds=8)
+@row(ways=("portunus",), needs=("go", "python", "chromium", "curl"), seconds=20)
 def dashboard_chromium(way):
-    """The dashboard of the admin side: token, tables, charts, sorting, a drained server, a reload, its content security policy."""
+    """The dashboard of the admin side: token, tables, charts, sorting, a drained server, a reload, its content security policy; by keyboard, dark, on a phone."""
     with Web() as web, start(way, [web], admin=True) as edge:
         # So that there is a handshake and a client to be shown.
         run("curl", "--silent", "--show-error", "--fail", "--insecure", "--output", "/dev/null", f"{url(edge)}/bytes?n=1", seconds=20)
-        run(*python(f"{HERE}/browser.py", "dashboard", f"http://127.0.0.1:{edge.admin}", json.dumps(ADMIN_TOKEN)), seconds=60)
+        # Errors, with what a client would like to have run and not have seen.
+        hostile = f"{url(edge)}/denied/<img%20src=x%20onerror=window.broken=1>?access_token=s3cret"
+        run("curl", "--silent", "--insecure", "--globoff", "--output", "/dev/null", hostile, seconds=20)
+        run(*python(f"{HERE}/browser.py", "dashboard", f"http://127.0.0.1:{edge.admin}", json.dumps(ADMIN_TOKEN)), seconds=240)
+
+
+# Types of DNS records.
+A, HTTPS = 1, 65
+# Keys of an HTTPS record's parameters (RFC 9460 §14.3.2).
+ALPN, ECH = 1, 5
+
+
+def resolver(host, ech):
+    """A stand-in for a resolver over HTTPS (RFC 8484), behind whoever takes TLS off: the host is on this machine and has these keys, no other name exists."""
+
+    def reply(request):
+        asked = urllib.parse.parse_qs(urllib.parse.urlsplit(request.path).query).get("dns", [""])[0]
+        return 200, {"Content-Type": "application/dns-message"}, records(base64.urlsafe_b64decode(asked + "=" * (-len(asked) % 4)), host, ech)
+
+    return App(reply)
+
+
+def records(question, host, ech):
+    """The response to a message with one question (RFC 1035 §4)."""
+    labels, at = [], 12
+    while question[at]:
+        labels.append(question[at + 1 : at + 1 + question[at]].decode())
+        at += 1 + question[at]
+    kind, end = struct.unpack_from("!H", question, at + 1)[0], at + 5
+    # Of a port that is not 443 the record stands below `_PORT._https` (RFC 9460 §9.1).
+    is_host = ".".join(label for label in labels if not label.startswith("_")) == host
+    data = {A: bytes([127, 0, 0, 1]), HTTPS: service(host, ech)}.get(kind) if is_host else None
+    record = b"\xc0\x0c" + struct.pack("!HHIH", kind, 1, 60, len(data)) + data if data else b""
+    flags = 0x8180 if is_host else 0x8183
+    return question[:2] + struct.pack("!HHHHH", flags, 1, 1 if data else 0, 0, 0) + question[12:end] + record
+
+
+def service(host, ech):
+    """The data of an HTTPS record (RFC 9460 §2.2)."""
+    target = b"".join(bytes([len(label)]) + label.encode() for label in host.split(".")) + b"\0"
+    parameter = lambda key, value: struct.pack("!HH", key, len(value)) + value
+    return struct.pack("!H", 1) + target + parameter(ALPN, b"\x02h2") + parameter(ECH, ech)
+
+
+def ech_keys(path, host):
+    """A new file of keys; what clients have to know of it."""
+    said = run(Settings.portunus, "ech", "rotate", path, "--public-name", "cover.example", "--name", host)
+    return base64.b64decode(re.search(r'ech="([A-Za-z0-9+/=]+)"', said).group(1))
+
+
+@row(ways=("portunus",), needs=("go", "python", "chromium"), seconds=12)
+def chromium_ech(_):
+    """Chromium with Encrypted Client Hello, by the HTTPS record that a resolver over HTTPS has; and with a record that is outdated, for which it learns the new keys."""
+    place, host = folder("ech"), "hidden.example"
+    keys = {name: ech_keys(f"{place}/{name}.pem", host) for name in ("current", "outdated")}
+    for name, ech in keys.items():
+        with Web() as web, resolver(host, ech) as asked:
+            config = {
+                "listeners": [{"name": "https", "bind": "127.0.0.1:0", "tls": {"keystore": "main"}}],
+                "keystores": keystores(),
+                "ech_keys": f"{place}/current.pem",
+                "upstreams": {"app": {"servers": [f"127.0.0.1:{web.http}"]}, "resolver": {"servers": [asked.address]}},
+                "routes": [{"upstream": "app"}, {"path": "/dns-query", "upstream": "resolver"}],
+            }
+            with Configured(config, folder("gate")) as gate:
+                port = gate.ports["https"]
+                doh = f"https://127.0.0.1:{port}/dns-query{{?dns}}"
+                run(*python(f"{HERE}/browser.py", "assets", f"https://{host}:{port}", 20), seconds=60, env={"DOH": doh})
+                is_of_site = lambda line: line.get("host") == f"{host}:{port}"
+                lines = until(lambda: [line for line in gate.requests() if is_of_site(line)], "the access log has no request")
+                hidden = {(line["tls"].get("ech"), line["tls"]["server_name"]) for line in lines}
+                # Of an outdated record it has the new keys from the server alone.
+                if hidden != {(True, host)}:
+                    raise Failed(f"{name}: the access log says {hidden}")
 
 
 def opened_on_streams(edge, count):

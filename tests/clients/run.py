@@ -36,6 +36,7 @@ import rows_graphql  # noqa: F401
 import rows_grpc  # noqa: F401
 import rows_http  # noqa: F401
 import rows_http3  # noqa: F401
+import rows_http3_features  # noqa: F401
 import rows_peers  # noqa: F401
 import rows_streams  # noqa: F401
 import rows_matrix  # noqa: F401
@@ -96,8 +97,9 @@ def verdicts(names, missing):
         with printing:
             counts[word] += 1
             print(f"test clients {name} ... {word}{f', {detail}' if word == 'skipped' else ''}", flush=True)
+            # What a row that failed says goes the way of its line, so that whoever reads the lines alone has the reason too.
             if word != "ok" or Settings.peers:
-                print(f"{name}, after {time.monotonic() - begin:.0f} s: {detail}", file=sys.stderr, flush=True)
+                print(f"---- {name}, after {time.monotonic() - begin:.0f} s ----\n{detail}", file=sys.stdout if word == "FAILED" else sys.stderr, flush=True)
 
     # Long ones first, so that none of them runs alone at the end.
     names = sorted(names, key=lambda name: -ROWS[name].seconds)

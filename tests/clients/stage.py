@@ -137,8 +137,13 @@ def run(*words, seconds=0, env=None, stdin=None, cwd=None):
         raise Failed(f"no end after {late.timeout} s: {text_of(late.stdout)}") from None
     said = text_of(done.stdout)
     if done.returncode != 0:
-        raise Failed(f"exit status {done.returncode}: {said[-2000:]}")
+        raise Failed(f"exit status {done.returncode}: {ends_of(said)}")
     return said
+
+
+def ends_of(said):
+    """The beginning and the end, where the reason stands."""
+    return said if len(said) <= 4000 else f"{said[:2000]}\n[...]\n{said[-2000:]}"
 
 
 def text_of(output):
@@ -189,22 +194,38 @@ def pair():
     return os.path.join(Settings.folder, "keys", "edge.pem")
 
 
+EC = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-noenc"]
+
+
 def make_certificates():
     keys = os.path.join(Settings.folder, "keys")
     os.mkdir(keys)
     ca_key = os.path.join(Settings.folder, "ca.key")
-    ec = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-noenc"]
-    run("openssl", "req", "-x509", *ec, "-days", 90, "-subj", "/CN=Clients' CA", "-addext", "keyUsage=critical,keyCertSign,cRLSign",
+    run("openssl", "req", "-x509", *EC, "-days", 90, "-subj", "/CN=Clients' CA", "-addext", "keyUsage=critical,keyCertSign,cRLSign",
         "-keyout", ca_key, "-out", ca())
-    run("openssl", "req", "-x509", *ec, "-days", 89, "-subj", "/CN=localhost", "-CA", ca(), "-CAkey", ca_key,
+    run("openssl", "req", "-x509", *EC, "-days", 89, "-subj", "/CN=localhost", "-CA", ca(), "-CAkey", ca_key,
         "-addext", "subjectAltName=DNS:localhost,DNS:*.example,IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE",
         "-addext", "keyUsage=critical,digitalSignature", "-addext", "extendedKeyUsage=serverAuth",
         "-keyout", pair() + ".key", "-out", pair() + ".chain")
-    with open(pair(), "wb") as both:
+    join_pair(pair())
+
+
+def make_client(name, is_ours=True):
+    """Certificate and key of a client in one file; by its own signature alone if it `is_ours` not."""
+    path = os.path.join(folder("client"), f"{name}.pem")
+    signed = ["-CA", ca(), "-CAkey", os.path.join(Settings.folder, "ca.key")] if is_ours else []
+    run("openssl", "req", "-x509", *EC, "-days", 89, "-subj", f"/CN={name}", *signed, "-addext", f"subjectAltName=DNS:{name}.client",
+        "-addext", "basicConstraints=critical,CA:FALSE", "-addext", "extendedKeyUsage=clientAuth", "-keyout", path + ".key", "-out", path + ".chain")
+    join_pair(path)
+    return path
+
+
+def join_pair(path):
+    with open(path, "wb") as both:
         for part in (".chain", ".key"):
-            with open(pair() + part, "rb") as one:
+            with open(path + part, "rb") as one:
                 both.write(one.read())
-            os.remove(pair() + part)
+            os.remove(path + part)
 
 
 def make_folder():

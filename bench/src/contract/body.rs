@@ -172,17 +172,16 @@ pub(crate) fn document() -> String {
         }),
         &[],
     );
-    let body = closed(json!({ "users": list(user), "topics": topics }), &[]);
+    let body =
+        json!({ "application/json": { "schema": closed(json!({ "users": list(user), "topics": topics }), &[]) } });
     let response = closed(json!({ "status": { "type": "string", "enum": ["success"] } }), &[]);
-    json!({
-        "openapi": "3.1.0",
-        "info": { "title": "Forum", "version": "1" },
-        "paths": { "/test/signup": { "post": {
-            "requestBody": { "required": true, "content": { "application/json": { "schema": body } } },
-            "responses": { "200": { "description": "done", "content": { "application/json": { "schema": response } } } },
-        } } },
-    })
-    .to_string()
+    let post = |response: &Value| {
+        let responses = json!({ "200": { "description": "done", "content": response } });
+        json!({ "post": { "requestBody": { "required": true, "content": body }, "responses": responses } })
+    };
+    let response = json!({ "application/json": { "schema": response } });
+    let paths = json!({ "/test/signup": post(&response), "/echo": post(&body) });
+    json!({ "openapi": "3.1.0", "info": { "title": "Forum", "version": "1" }, "paths": paths }).to_string()
 }
 
 #[cfg(test)]

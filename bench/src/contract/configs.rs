@@ -12,7 +12,7 @@ pub(super) fn text(proxy: Proxy, folder: &Path, listen: SocketAddr, upstream: So
         Proxy::Nginx => NGINX,
         Proxy::NginxArticle => NGINX_ARTICLE,
         Proxy::Forward => FORWARD,
-        Proxy::Contract => CONTRACT,
+        Proxy::Contract | Proxy::Earlier => CONTRACT,
     };
     let values = [
         ("@folder", folder.display().to_string()),

@@ -10,7 +10,7 @@ mod hostile;
 use std::fs::{self, File};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -20,8 +20,11 @@ use crate::gate::{LOAD_CORES, PROXY_CORES, Upstream, raise_descriptor_limit};
 use crate::measure::{self, MachineTime};
 use crate::peers::{free_address, pause, pinned, stop};
 use crate::plan::Plan;
+use crate::table::quartiles;
 use body::{SIZES, Size};
 
+/// The size of body that there are aims for.
+const MAIN: &str = "27.5kB";
 /// Requests of a row of `ab`.
 const AB_REQUESTS: usize = 10_000;
 const START_TIMEOUT: Duration = Duration::from_secs(10);
@@ -34,6 +37,9 @@ pub(crate) struct Options {
     /// Rows to run, `hostile` for all of those; all if none is named.
     #[arg(long, value_name = "ROW", value_delimiter = ',')]
     only: Vec<String>,
+    /// An earlier portunus program, to be compared with in the rows `busy-…`.
+    #[arg(long, value_name = "FILE")]
+    earlier: Option<PathBuf>,
     #[command(flatten)]
     hostile: hostile::Beside,
 }
@@ -45,9 +51,20 @@ enum Proxy {
     NginxArticle,
     Forward,
     Contract,
+    Earlier,
 }
 
 const PROXIES: [Proxy; 4] = [Proxy::Nginx, Proxy::NginxArticle, Proxy::Forward, Proxy::Contract];
+
+/// What is aimed at under a busy load with the body that the project's figures are about, as a ratio to the fair nginx.
+fn aim(row: &Row, proxy: Proxy) -> Option<f64> {
+    match proxy {
+        _ if row.load != Load::Busy || row.size.name != MAIN => None,
+        Proxy::Forward => Some(0.85),
+        Proxy::Contract => Some(1.40),
+        _ => None,
+    }
+}
 
 impl Proxy {
     fn name(self) -> &'static str {
@@ -56,6 +73,7 @@ impl Proxy {
             Proxy::NginxArticle => "nginx as published, forwards blindly",
             Proxy::Forward => "portunus, forwards blindly",
             Proxy::Contract => "portunus, every field validated",
+            Proxy::Earlier => "an earlier portunus, every field validated",
         }
     }
 }
@@ -66,15 +84,33 @@ struct Row {
     name: String,
     size: Size,
     connections: usize,
-    /// `ab` without keep-alive, else our generator with.
-    apache_bench: bool,
+    load: Load,
+}
+
+/// Who posts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Load {
+    /// `ab`, without keep-alive.
+    ApacheBench,
+    /// Our generator, with keep-alive.
+    Keep,
+    /// The same, which never sleeps and is the upstream, too.
+    Busy,
+    /// The same, to which the body is sent back and validated once more.
+    BusyEcho,
 }
 
 fn rows() -> Vec<Row> {
-    let row = |size: Size, connections, apache_bench| {
-        let how = if apache_bench { "ab" } else { "keep" };
-        Row { name: format!("{how}-{}-{connections}", size.name), size, connections, apache_bench }
+    let of = |size: Size, connections, load| {
+        let how = match load {
+            Load::ApacheBench => "ab",
+            Load::Keep => "keep",
+            Load::Busy => "busy",
+            Load::BusyEcho => "busy-echo",
+        };
+        Row { name: format!("{how}-{}-{connections}", size.name), size, connections, load }
     };
+    let row = |size, connections, is_ab| of(size, connections, if is_ab { Load::ApacheBench } else { Load::Keep });
     let [tiny, small, main, large, huge] = SIZES;
     vec![
         row(main, 1, false),
@@ -86,6 +122,9 @@ fn rows() -> Vec<Row> {
         row(small, 64, false),
         row(large, 64, false),
         row(huge, 64, false),
+        of(small, 64, Load::Busy),
+        of(small, 64, Load::BusyEcho),
+        of(main, 64, Load::Busy),
     ]
 }
 
@@ -120,8 +159,10 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
     let is_wanted = |name: &str| options.only.is_empty() || options.only.iter().any(|only| name == only);
     let rows: Vec<Row> = rows().into_iter().filter(|row| is_wanted(&row.name)).collect();
     if !rows.is_empty() {
-        println!("| row | proxy | ratio (worst) | CPU us/request | requests/s | p50 us | p99 us | peak MiB | errors |");
-        println!("|---|---|---|---|---|---|---|---|---|");
+        println!(
+            "| row | proxy | ratio (worst) | aim | CPU us/request | requests/s | p50 us | p99 us | peak MiB | errors |"
+        );
+        println!("|---|---|---|---|---|---|---|---|---|---|");
     }
     for row in &rows {
         reported.push(site.run_row(row)?);
@@ -158,16 +199,19 @@ struct Sample {
 
 impl Site<'_> {
     fn run_row(&self, row: &Row) -> io::Result<Value> {
-        let running = PROXIES.iter().map(|proxy| self.start(*proxy)).collect::<io::Result<Vec<_>>>()?;
+        let is_busy = matches!(row.load, Load::Busy | Load::BusyEcho);
+        let upstream = if is_busy { free_address()? } else { self.upstream.address };
+        let earlier = self.options.earlier.as_ref().filter(|_| is_busy).map(|_| Proxy::Earlier);
+        let proxies = PROXIES.into_iter().chain(earlier);
+        let running = proxies.map(|proxy| self.start(proxy, upstream)).collect::<io::Result<Vec<_>>>()?;
         let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); running.len()];
         for _ in 0..self.options.plan.rounds {
             let mut order: Vec<usize> = (0..running.len()).collect();
             fastrand::shuffle(&mut order);
             for index in order {
-                let sample = if row.apache_bench {
-                    self.apache_bench(row, &running[index])?
-                } else {
-                    self.generator(row, &running[index])?
+                let sample = match row.load {
+                    Load::ApacheBench => self.apache_bench(row, &running[index])?,
+                    Load::Keep | Load::Busy | Load::BusyEcho => self.generator(row, &running[index], upstream)?,
                 };
                 samples[index].push(sample);
             }
@@ -176,13 +220,20 @@ impl Site<'_> {
         for (proxy, rounds) in running.iter().zip(&samples) {
             reported.push(print(row, proxy.proxy, rounds, &samples[0]));
         }
+        let of = |sought| running.iter().zip(&samples).find(|(one, _)| one.proxy == sought).map(|(_, rounds)| rounds);
+        if let Some((now, earlier)) = of(Proxy::Contract).zip(of(Proxy::Earlier)) {
+            let ratios =
+                now.iter().zip(earlier).map(|(own, other)| own.cost / other.cost.max(f64::MIN_POSITIVE)).collect();
+            let [lower, median, upper] = quartiles(ratios);
+            println!("{}: {median:.3} of the earlier one, quartiles {lower:.3} and {upper:.3}", row.name);
+        }
         Ok(json!({ "row": row.name, "body_bytes": body::body(row.size).len(), "proxies": reported }))
     }
 
-    fn start(&self, proxy: Proxy) -> io::Result<Running> {
+    fn start(&self, proxy: Proxy, upstream: SocketAddr) -> io::Result<Running> {
         let address = free_address()?;
         let config = self.folder.join(format!("{proxy:?}.conf"));
-        fs::write(&config, configs::text(proxy, self.folder, address, self.upstream.address))?;
+        fs::write(&config, configs::text(proxy, self.folder, address, upstream))?;
         let log = self.folder.join(format!("{proxy:?}.log"));
         let mut command = match proxy {
             Proxy::Nginx | Proxy::NginxArticle => {
@@ -190,8 +241,9 @@ impl Site<'_> {
                 command.arg("-p").arg(self.folder).arg("-c").arg(&config);
                 command
             }
-            Proxy::Forward | Proxy::Contract => {
-                let mut command = pinned(PROXY_CORES, &self.options.plan.portunus);
+            Proxy::Forward | Proxy::Contract | Proxy::Earlier => {
+                let earlier = self.options.earlier.as_ref().filter(|_| proxy == Proxy::Earlier);
+                let mut command = pinned(PROXY_CORES, earlier.unwrap_or(&self.options.plan.portunus));
                 command.arg("run").arg(&config);
                 command
             }
@@ -209,9 +261,13 @@ impl Site<'_> {
         Ok(running)
     }
 
-    fn generator(&self, row: &Row, proxy: &Running) -> io::Result<Sample> {
+    fn generator(&self, row: &Row, proxy: &Running, upstream: SocketAddr) -> io::Result<Sample> {
         let mut command = pinned(LOAD_CORES, &std::env::current_exe()?);
-        command.args(["load", "--path", "/test/signup", "--address", &proxy.address.to_string()]);
+        let path = if row.load == Load::BusyEcho { "/echo" } else { "/test/signup" };
+        command.args(["load", "--path", path, "--address", &proxy.address.to_string()]);
+        if row.load != Load::Keep {
+            command.args(["--busy", "--serve", &upstream.to_string()]);
+        }
         command.args(["--connections", &row.connections.to_string(), "--watch", &proxy.child.id().to_string()]);
         command.args([
             "--seconds",
@@ -305,14 +361,15 @@ fn print(row: &Row, proxy: Proxy, rounds: &[Sample], fair: &[Sample]) -> Value {
     let (p50, p99, peak) =
         (median(|sample| sample.p50_us), median(|sample| sample.p99_us), median(|sample| sample.peak_kib) / 1024.0);
     println!(
-        "| {} | {} | {:.2} ({:.2}) | {cost:.1} | {rate:.0} | {p50:.0} | {p99:.0} | {peak:.1} | {errors:.0} |",
+        "| {} | {} | {:.2} ({:.2}) | {} | {cost:.1} | {rate:.0} | {p50:.0} | {p99:.0} | {peak:.1} | {errors:.0} |",
         row.name,
         proxy.name(),
         ratio.unwrap_or_default(),
         worst.unwrap_or_default(),
+        aim(row, proxy).map_or("-".to_owned(), |aim| format!("{aim:.2}")),
     );
     json!({
-        "proxy": proxy.name(), "ratio": ratio, "worst": worst, "cpu_us_per_request": cost, "requests_per_second": rate,
+        "proxy": proxy.name(), "ratio": ratio, "aim": aim(row, proxy), "worst": worst, "cpu_us_per_request": cost, "requests_per_second": rate,
         "p50_us": p50, "p99_us": p99, "peak_mib": peak, "errors": errors,
         "rounds": rounds.iter().map(|sample| json!({ "cost": sample.cost, "requests_per_second": sample.requests_per_second })).collect::<Vec<_>>(),
     })

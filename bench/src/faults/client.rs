@@ -56,6 +56,11 @@ impl Plan {
 /// Numbers of requests, unique in this process.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
+/// Requests that this process has made so far.
+pub(super) fn made() -> u64 {
+    NEXT.load(Ordering::Relaxed) - 1
+}
+
 /// The next one, with a fresh nonce.
 pub(super) fn next_id() -> Id {
     (NEXT.fetch_add(1, Ordering::Relaxed), fastrand::u64(..))

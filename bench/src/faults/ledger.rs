@@ -125,6 +125,8 @@ pub(super) struct Decision {
     pub(super) cut: u64,
     /// Known to a client and to an upstream or by a response, and not in the log, or there with another status.
     pub(super) unlogged: u64,
+    /// Missing in the log, and excused: known to a process that was killed before it had written its lines. Not one of those that must be 0.
+    pub(super) excused: u64,
     /// No end within the client's patience.
     pub(super) hung: u64,
     /// Statuses that no fault explains: 1xx, 3xx, 4xx.
@@ -147,6 +149,11 @@ struct Sightings {
 
 /// Joins the three ledgers.
 pub(super) fn join(asked: &[Asked], seen: &[Seen], logged: &Logged) -> Decision {
+    join_but(asked, seen, logged, &|_| false)
+}
+
+/// The same, where the log may lack requests that are `excused`.
+pub(super) fn join_but(asked: &[Asked], seen: &[Seen], logged: &Logged, excused: &dyn Fn(&Asked) -> bool) -> Decision {
     let mut sightings: HashMap<Id, Sightings> = HashMap::new();
     for one in seen {
         match one {
@@ -159,7 +166,13 @@ pub(super) fn join(asked: &[Asked], seen: &[Seen], logged: &Logged) -> Decision 
         let known = sightings.remove(&request.id).unwrap_or_default();
         check(request, &known, &mut decision);
         if let Some(lines) = logged {
-            decision.unlogged += u64::from(!is_logged(request, &known, lines.get(&request.id)));
+            let line = lines.get(&request.id);
+            let is_lacking = u64::from(!is_logged(request, &known, line));
+            // A line that is there is to say the right thing, whoever was killed.
+            match line.is_none() && excused(request) {
+                true => decision.excused += is_lacking,
+                false => decision.unlogged += is_lacking,
+            }
         }
     }
     decision.doubled += sightings.values().map(|unknown| unknown.executed.len() as u64).sum::<u64>();
@@ -275,6 +288,24 @@ mod tests {
         check(ok, false, &once(), Some(502), |decision| (decision.ok, decision.unlogged) = (1, 1));
         check(Outcome::Reset, false, &once(), None, |decision| (decision.reset, decision.unlogged) = (1, 1));
         check(Outcome::Reset, false, &[], None, |decision| decision.reset = 1);
+    }
+
+    #[test]
+    fn what_a_killed_process_knew_may_lack_in_the_log_and_nothing_else() {
+        let asked = |outcome| {
+            [Asked { id: ID, idempotent: false, sent: BODY, outcome, began: Duration::ZERO, took: Duration::ZERO }]
+        };
+        let joined = |outcome, line: Option<u16>, is_excused: bool| {
+            let logged = Some(line.map(|status| (ID, status)).into_iter().collect());
+            let decision = join_but(&asked(outcome), &once(), &logged, &|_| is_excused);
+            (decision.unlogged, decision.excused)
+        };
+        let ok = Outcome::Answered(whole(200));
+        assert_eq!(joined(ok, None, true), (0, 1));
+        assert_eq!(joined(ok, None, false), (1, 0));
+        assert_eq!(joined(ok, Some(502), true), (1, 0), "there, with another status");
+        assert_eq!(joined(Outcome::Reset, None, true), (0, 1));
+        assert_eq!(joined(ok, Some(200), true), (0, 0));
     }
 
     #[test]

@@ -5,6 +5,11 @@
 
 mod attack_faults;
 mod client;
+mod fleet_disk;
+mod fleet_faults;
+mod fleet_long;
+mod fleet_names;
+mod fleet_site;
 mod key_faults;
 mod key_server_faults;
 mod key_site;
@@ -13,9 +18,11 @@ mod long_faults;
 mod message;
 mod network_faults;
 mod process_faults;
+mod processes;
 mod recorder;
 mod resource_faults;
 mod site;
+mod tunnels;
 mod upgrade_faults;
 mod upstream_faults;
 
@@ -41,6 +48,12 @@ pub(crate) struct Options {
     /// About how long each fault takes, seconds, 4 to 3600.
     #[arg(long, default_value_t = 10)]
     seconds: u64,
+    /// How many requests `fleet-long` makes at least, however long that takes.
+    #[arg(long, default_value_t = 0)]
+    requests: u64,
+    /// The etcd of fleets.
+    #[arg(long, default_value = "etcd")]
+    etcd: PathBuf,
     /// Faults to run; all if none is named.
     #[arg(long, value_name = "FAULT", value_delimiter = ',')]
     only: Vec<String>,
@@ -57,7 +70,11 @@ struct Context {
     portunus: PathBuf,
     /// One that can be made to panic.
     panicking: Option<PathBuf>,
+    /// What runs as a member of etcd.
+    etcd: PathBuf,
     time: Duration,
+    /// Requests that a fault with a long load makes at least.
+    requests: u64,
 }
 
 /// What a fault showed.
@@ -73,7 +90,7 @@ struct Fault {
     run: fn(&Context) -> io::Result<Found>,
 }
 
-const FAULTS: [Fault; 25] = [
+const FAULTS: [Fault; 37] = [
     Fault { name: "upstream-kill", title: "upstream `kill -9`, 1 of 2, and restart", run: upstream_faults::killed },
     Fault { name: "upstream-frozen", title: "upstream frozen (SIGSTOP), 1 of 2", run: upstream_faults::frozen },
     Fault {
@@ -90,12 +107,12 @@ const FAULTS: [Fault; 25] = [
     },
     Fault {
         name: "upgrade",
-        title: "upgrade x20 with 100 WebSockets, `kill -9` of new processes",
+        title: "upgrade x20 with 100 WebSockets, `kill -9` of the new process at six steps",
         run: upgrade_faults::upgrades,
     },
     Fault {
         name: "upgrade-kill",
-        title: "old process `kill -9` within an upgrade, x5",
+        title: "old process `kill -9` at six steps of an upgrade, with 240 WebSockets",
         run: upgrade_faults::killed_old,
     },
     Fault { name: "descriptors", title: "descriptors exhausted (prlimit)", run: resource_faults::descriptors },
@@ -114,12 +131,27 @@ const FAULTS: [Fault; 25] = [
     Fault { name: "flap", title: "link away for 5 s", run: network_faults::flap },
     Fault { name: "memory", title: "slow uploads in 256 MiB", run: long_faults::memory_limit },
     Fault { name: "attacks", title: "attack mix beside kills and reloads", run: attack_faults::mix },
+    Fault { name: "fleet-member", title: "fleet: each of 3 etcd `kill -9`", run: fleet_faults::member_killed },
+    Fault { name: "fleet-etcd", title: "fleet: all of 3 etcd `kill -9`", run: fleet_faults::all_killed },
+    Fault { name: "fleet-partition", title: "fleet: one edge cut off from the stores", run: fleet_faults::partition },
+    Fault {
+        name: "fleet-minority",
+        title: "fleet: one of 3 etcd cut off from the others, with one edge, then with two",
+        run: fleet_faults::minority,
+    },
+    Fault { name: "fleet-disk", title: "fleet: the disks of all etcd full", run: fleet_disk::disk_full },
+    Fault { name: "fleet-quota", title: "fleet: etcd's quota reached (NOSPACE)", run: fleet_disk::quota_reached },
+    Fault { name: "fleet-names", title: "fleet: 10,000 names with certificates", run: fleet_names::names },
+    Fault { name: "fleet-slow", title: "fleet: 256 kbit/s for all of the stores", run: fleet_faults::slow },
+    Fault { name: "fleet-redis", title: "fleet: Redis `kill -9`, then frozen", run: fleet_faults::redis },
+    Fault { name: "fleet-rollout", title: "fleet: roll-outs during all of it", run: fleet_faults::rollout },
+    Fault { name: "fleet-pushes", title: "fleet: 20 pushes in a row", run: fleet_faults::pushes },
+    Fault { name: "fleet-long", title: "fleet: all of it in one run", run: fleet_long::all },
     Fault { name: "soak", title: "soak: load, reloads, kills", run: long_faults::soak },
 ];
 
 /// Rows of the protocol that this run leaves out.
-const NOT_RUN: &str =
-    "Not run here, but tests: clock jumps, name servers that are silent or wrong. Not run: QUIC (not built).";
+const NOT_RUN: &str = "Not run here, but tests: clock jumps, name servers that are silent or wrong. Faults of HTTP/3 are rows of ./x clients.";
 
 /// Runs the faults.
 ///
@@ -141,8 +173,13 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
         .portunus
         .canonicalize()
         .map_err(|error| io::Error::new(error.kind(), format!("--portunus {}: {error}", options.portunus.display())))?;
-    let context =
-        Context { portunus, panicking: options.panicking.clone(), time: Duration::from_secs(options.seconds) };
+    let context = Context {
+        portunus,
+        panicking: options.panicking.clone(),
+        etcd: options.etcd.clone(),
+        time: Duration::from_secs(options.seconds),
+        requests: options.requests,
+    };
     let before = MachineTime::now();
     let mut rows = Vec::new();
     for fault in &FAULTS {

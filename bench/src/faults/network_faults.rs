@@ -95,7 +95,7 @@ pub(super) fn flap(context: &Context) -> io::Result<Found> {
 }
 
 /// Runs in a network namespace of its own, whose loopback interface is up.
-fn inside(context: &Context, run: impl FnOnce(&Context) -> io::Result<Found> + Send) -> io::Result<Found> {
+pub(super) fn inside(context: &Context, run: impl FnOnce(&Context) -> io::Result<Found> + Send) -> io::Result<Found> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             // Only the network is taken apart, and only for this thread and what it starts: no descriptor changes its meaning.
@@ -108,7 +108,22 @@ fn inside(context: &Context, run: impl FnOnce(&Context) -> io::Result<Found> + S
     })
 }
 
-fn command(program: &str, words: &str) -> io::Result<()> {
+/// As [`inside`], with mounts of its own, too.
+pub(super) fn inside_with_mounts(
+    context: &Context,
+    run: impl FnOnce(&Context) -> io::Result<Found> + Send,
+) -> io::Result<Found> {
+    inside(context, |context| {
+        // It takes the working folder of this thread apart from that of the others, which nobody changes.
+        #[expect(deprecated, reason = "unsound only where descriptors are unshared")]
+        rustix::thread::unshare(UnshareFlags::NEWNS)?;
+        command("mount", "--make-rprivate /")?;
+        run(context)
+    })
+}
+
+/// Runs a program, whose words are parted by blanks.
+pub(super) fn command(program: &str, words: &str) -> io::Result<()> {
     let output = Command::new(program).args(words.split(' ')).output()?;
     let error = String::from_utf8_lossy(&output.stderr);
     if output.status.success() { Ok(()) } else { Err(io::Error::other(format!("{program} {words}: {}", error.trim()))) }

@@ -6,7 +6,8 @@
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -16,7 +17,7 @@ use keystore::dev_ca::{DevCa, IssuedPair, Purpose};
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use tls::KeyType;
 
-use super::ledger::{Asked, Decision, Logged, Seen, join};
+use super::ledger::{Asked, Decision, Logged, Seen, join, join_but};
 use super::recorder::{Noted, Wanted, read_journal};
 use crate::peers::{HOST, free_address, pause, stop};
 
@@ -41,6 +42,8 @@ pub(super) struct Wish {
     pub(super) health: bool,
     /// Where WebSockets of `/echo` go; they may go on for an hour after SIGTERM.
     pub(super) echo: Option<SocketAddr>,
+    /// The plain listener is a socket that is passed, as a service manager passes it: it is there whether or not a gate is.
+    pub(super) is_activated: bool,
 }
 
 /// Everything that one fault needs, until this is dropped.
@@ -56,6 +59,8 @@ struct Ground {
     wish: Wish,
     ca: DevCa,
     plain: SocketAddr,
+    /// The socket of `plain`, if it is passed.
+    passed: Option<TcpListener>,
     tls: SocketAddr,
     upstreams: Vec<SocketAddr>,
 }
@@ -119,6 +124,25 @@ limits: {{ drain_timeout: {}s }}\n{more}",
         self.folder.path().join("keys").join(format!("{HOST}.{kind}"))
     }
 
+    /// Starts the program. What it says is added to what those before it said.
+    fn spawn(&self, portunus: &Path) -> io::Result<Child> {
+        let said = File::options().append(true).create(true).open(self.folder.path().join("stderr"))?;
+        let mut command = match &self.passed {
+            None => Command::new(portunus),
+            Some(_) => {
+                // A shell can move descriptors, and knows its own number, which stays.
+                let mut shell = Command::new("sh");
+                shell.args(["-c", "LISTEN_PID=$$ exec \"$@\" 3<&0 0</dev/null", "sh"]).arg(portunus);
+                shell.env("LISTEN_FDS", "1");
+                shell
+            }
+        };
+        let input = self.passed.as_ref().map(TcpListener::try_clone).transpose()?;
+        command.arg("run").arg(self.folder.path().join("gate.yaml"));
+        command.stdin(input.map_or_else(Stdio::null, |socket| Stdio::from(OwnedFd::from(socket))));
+        command.stdout(Stdio::null()).stderr(said).spawn()
+    }
+
     fn admin_socket(&self) -> PathBuf {
         self.folder.path().join("admin.sock")
     }
@@ -141,29 +165,39 @@ impl Site {
             .collect::<io::Result<Vec<_>>>()?;
         let ca = DevCa::new("Portunus faults CA").map_err(io::Error::other)?;
         fs::create_dir(folder.path().join("keys"))?;
-        let (plain, tls) = (free_address()?, free_address()?);
+        let passed = wish.is_activated.then(|| TcpListener::bind(any)).transpose()?;
+        let plain = passed.as_ref().map_or_else(free_address, TcpListener::local_addr)?;
+        let tls = free_address()?;
         let upstreams = servers.iter().map(|server| server.address).collect();
-        let ground = Ground { folder, wish, ca, plain, tls, upstreams };
+        let ground = Ground { folder, wish, ca, plain, passed, tls, upstreams };
         let pair = ground.new_pair()?;
         fs::write(ground.key_file("crt"), &pair.certificate_pem)?;
         fs::write(ground.key_file("key"), pair.key_pem.as_bytes())?;
         ground.write_config(&ground.config(""))?;
-        let gate = Command::new(portunus)
-            .arg("run")
-            .arg(ground.folder.path().join("gate.yaml"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(File::create(ground.folder.path().join("stderr"))?)
-            .spawn()?;
+        let gate = ground.spawn(portunus)?;
         let mut site = Site { ground, gate, servers };
+        site.wait_until_up()?;
+        Ok(site)
+    }
+
+    /// Starts the program once more, as a service manager does when it has ended.
+    ///
+    /// # Errors
+    /// It does not come up.
+    pub(super) fn start_again(&mut self, portunus: &Path) -> io::Result<()> {
+        self.gate = self.ground.spawn(portunus)?;
+        self.wait_until_up()
+    }
+
+    fn wait_until_up(&mut self) -> io::Result<()> {
         let started = Instant::now();
-        while TcpStream::connect(tls).is_err() {
-            if site.gate.try_wait()?.is_some() || started.elapsed() > START_TIMEOUT {
-                return Err(io::Error::other(format!("the gate does not start:\n{}", site.diagnostics())));
+        while TcpStream::connect(self.ground.tls).is_err() {
+            if self.gate.try_wait()?.is_some() || started.elapsed() > START_TIMEOUT {
+                return Err(io::Error::other(format!("the gate does not start:\n{}", self.diagnostics())));
             }
             pause(Duration::from_millis(20));
         }
-        Ok(site)
+        Ok(())
     }
 
     /// The plain listener.
@@ -325,6 +359,16 @@ impl Site {
         self.check_with(asked, &logged)
     }
 
+    /// Joins the ledgers when all gates have ended. A request that is `excused` may be missing in the log.
+    ///
+    /// # Errors
+    /// A journal or the log cannot be read.
+    pub(super) fn join_log(&self, asked: &[Asked], excused: &dyn Fn(&Asked) -> bool) -> io::Result<Decision> {
+        let logged = fs::read_to_string(self.ground.log_file())?.lines().filter_map(parse_log_line).collect();
+        let seen: Vec<Seen> = self.noted()?.iter().map(|noted| noted.seen).collect();
+        Ok(join_but(asked, &seen, &Some(logged), excused))
+    }
+
     /// As [`Site::check`], with a log read elsewhere.
     ///
     /// # Errors
@@ -355,7 +399,11 @@ impl Drop for Site {
 }
 
 impl Server {
-    fn start(address: SocketAddr, journal: PathBuf) -> io::Result<Server> {
+    /// Starts one, which adds to this journal.
+    ///
+    /// # Errors
+    /// It does not come up.
+    pub(super) fn start(address: SocketAddr, journal: PathBuf) -> io::Result<Server> {
         File::options().append(true).create(true).open(&journal)?;
         let (child, address) = spawn_server(address, &journal)?;
         Ok(Server { child, address, journal })

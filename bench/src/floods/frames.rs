@@ -1,5 +1,6 @@
 //! What the attackers send: HTTP/2 frames by the batch (RFC 9113, RFC 7541), each kind of flood in its own way.
 
+use crate::http2::{frame, literal};
 use crate::peers::HOST;
 
 /// A kind of flood.
@@ -111,17 +112,6 @@ impl Flood {
         }
         self.kind.batch()
     }
-}
-
-/// A literal of which nothing is kept, named by an entry of the static table below 15.
-fn literal(name: u8, value: &[u8], out: &mut Vec<u8>) {
-    out.extend_from_slice(&[name, u8::try_from(value.len()).unwrap_or(0)]);
-    out.extend_from_slice(value);
-}
-
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let [_, length @ ..] = u32::try_from(payload.len()).unwrap_or(0).to_be_bytes();
-    [&length[..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::gate::{LOAD_CORES, PROXY_CORES, Upstream, raise_descriptor_limit};
 use crate::measure::{self, MachineTime};
-use crate::peers::{HOST, Peer, Programs, Running, Setup, pause, pinned, stop};
+use crate::peers::{HOST, Needs, Peer, Programs, Running, Setup, pause, pinned, stop};
 use crate::plan::Plan;
 pub(crate) use attacker::{Options as AttackerOptions, run as run_attacker};
 use frames::Kind;
@@ -51,7 +51,7 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
     }
     raise_descriptor_limit();
     let upstream = Upstream::start()?;
-    let setup = Setup::new(Programs { portunus: options.plan.portunus.clone(), other_haproxy: None })?;
+    let setup = Setup::new(Programs { portunus: options.plan.portunus.clone(), ..Programs::default() })?;
     if options.plan.configs {
         options.peers.iter().for_each(|peer| println!("{}", setup.describe(*peer)));
         return Ok(());
@@ -86,7 +86,7 @@ fn run_kind(kind: Kind, options: &Options, setup: &Setup, upstream: SocketAddr) 
         let mut order: Vec<_> = peers.iter_mut().collect();
         fastrand::shuffle(&mut order);
         for (peer, rounds) in order {
-            let proxy = setup.start(*peer, 1, PROXY_CORES, upstream)?;
+            let proxy = setup.start(*peer, Needs { workers: 1, http3: false }, PROXY_CORES, upstream)?;
             rounds.push(round(kind, options, &proxy)?);
         }
     }

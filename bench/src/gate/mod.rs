@@ -3,19 +3,18 @@
 //! The proxy has core 0 to itself, the load and the upstream share core 1. What is quoted is CPU time of the proxy, which the other core does
 //! not touch; requests per second stand beside it, and how much of core 1 was used says whether the load was the limit.
 
-mod run;
+pub(crate) mod run;
 
 use std::fs;
 use std::io::{self, BufRead, BufReader};
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Resource, Rlimit};
 
 use crate::measure::{self, MachineTime};
-use crate::peers::{Peer, Programs, Running, Setup, free_address, pinned, stop};
+use crate::peers::{Compared, Running, Setup, free_address, pinned, stop};
 use crate::plan::Plan;
 use crate::table::Results;
 use crate::works::{self, Kind, Load, Work};
@@ -35,19 +34,8 @@ pub(crate) struct Options {
     /// Rows to run; all if none is named.
     #[arg(long, value_name = "WORK", value_delimiter = ',')]
     only: Vec<String>,
-    /// Proxies to run.
-    #[arg(long, value_delimiter = ',', default_value = "nginx,haproxy,portunus")]
-    peers: Vec<Peer>,
-    /// Another HAProxy, such as one built with AWS-LC, as a peer beside Debian's.
-    #[arg(long, value_name = "FILE")]
-    peer_haproxy: Option<PathBuf>,
-}
-
-impl Options {
-    fn peers(&self) -> Vec<Peer> {
-        let other = self.peer_haproxy.as_ref().map(|_| Peer::OtherHaproxy);
-        self.peers.iter().copied().filter(|peer| *peer != Peer::OtherHaproxy).chain(other).collect()
-    }
+    #[command(flatten)]
+    compared: Compared,
 }
 
 /// Runs the comparison.
@@ -56,20 +44,20 @@ impl Options {
 /// The upstream does not start, a row could not be run, or the results cannot be written.
 pub(crate) fn run(options: &Options) -> io::Result<()> {
     if options.plan.list {
-        works::all().iter().for_each(|work| println!("{:<14} {}", work.name, work.title));
+        works::all().iter().for_each(|work| println!("{:<18} {}", work.name, work.title));
         return Ok(());
     }
     let works = chosen(&options.only)?;
     raise_descriptor_limit();
     let mut upstream = Upstream::start()?;
-    let programs = Programs { portunus: options.plan.portunus.clone(), other_haproxy: options.peer_haproxy.clone() };
-    let setup = Setup::new(programs)?;
+    let setup = Setup::new(options.compared.programs(&options.plan.portunus))?;
+    let peers = options.compared.peers();
     if options.plan.configs {
-        options.peers().iter().for_each(|peer| println!("{}", setup.describe(*peer)));
+        peers.iter().for_each(|peer| println!("{}", setup.describe(*peer)));
         return Ok(());
     }
     let mut results = Results::new(measure::machine());
-    for peer in &options.peers() {
+    for peer in &peers {
         results.peers.push((*peer, setup.version(*peer)?, setup.describe(*peer)));
     }
     let before = MachineTime::now();
@@ -116,9 +104,14 @@ fn run_work(
         Kind::Load(Load { busy: true, .. }) => free_address()?,
         _ => upstream.address,
     };
-    let peers = options.peers();
+    let mut peers = options.compared.peers();
+    if work.needs().http3 {
+        let speaks = peers.iter().map(|peer| setup.speaks_http3(*peer)).collect::<io::Result<Vec<_>>>()?;
+        let mut speaks = speaks.into_iter();
+        peers.retain(|_| speaks.next().unwrap_or_default());
+    }
     let start_all = || -> io::Result<Vec<Running>> {
-        peers.iter().map(|peer| setup.start(*peer, work.workers, cores, servers)).collect()
+        peers.iter().map(|peer| setup.start(*peer, work.needs(), cores, servers)).collect()
     };
     let time = run::Time { seconds: options.plan.seconds, warm_up: options.plan.warm_up };
     let mut running = start_all()?;
@@ -180,12 +173,17 @@ impl Upstream {
     /// # Errors
     /// It did not say where it listens.
     pub(crate) fn start() -> io::Result<Upstream> {
+        Upstream::start_at("127.0.0.1:0")
+    }
+
+    /// Starts it there: an address as `bench upstream --listen` takes it.
+    ///
+    /// # Errors
+    /// It did not say where it listens.
+    pub(crate) fn start_at(address: &str) -> io::Result<Upstream> {
         let mut command = pinned(LOAD_CORES, &std::env::current_exe()?);
-        let mut child = command
-            .args(["upstream", "--listen", "127.0.0.1:0"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()?;
+        let mut child =
+            command.args(["upstream", "--listen", address]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
         if let Some(output) = &mut child.stdout {
             BufReader::new(output).read_line(&mut line)?;

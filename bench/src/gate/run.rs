@@ -33,37 +33,32 @@ pub(super) struct Time {
 pub(super) fn sample(work: &Work, proxy: &Running, time: Time, upstream: (u32, SocketAddr)) -> Measured {
     match work.kind {
         Kind::Load(load) => generator(&load, proxy, time, upstream),
-        Kind::Idle { connections } => idle(connections, proxy),
+        Kind::Idle { connections, front } => idle(connections, front, proxy),
         Kind::Http2 { connections } => h2load(connections, proxy, time),
         Kind::ApacheBench { connections, rsa } => apache_bench(connections, rsa, proxy),
     }
 }
 
 fn generator_command(front: Front, connections: usize, proxy: &Running) -> io::Result<Command> {
-    let (address, tls) = match front {
-        Front::Plain => (proxy.ports.plain, None),
-        Front::Tls13 => (proxy.ports.ecdsa, Some("1.3")),
-        Front::Tls12 => (proxy.ports.ecdsa, Some("1.2")),
-        Front::Tls13Rsa => (proxy.ports.rsa, Some("1.3")),
+    let (address, protocol) = match front {
+        Front::Plain => (proxy.ports.plain, vec![]),
+        Front::Tls13 => (proxy.ports.ecdsa, vec!["--tls", "1.3"]),
+        Front::Tls12 => (proxy.ports.ecdsa, vec!["--tls", "1.2"]),
+        Front::Tls13Rsa => (proxy.ports.rsa, vec!["--tls", "1.3"]),
+        Front::Http3 { .. } => (proxy.ports.http3, vec!["--http3"]),
     };
     let mut command = pinned(LOAD_CORES, &std::env::current_exe()?);
-    command.args([
-        "load",
-        "--host",
-        HOST,
-        "--address",
-        &address.to_string(),
-        "--connections",
-        &connections.to_string(),
-    ]);
-    tls.map(|version| command.args(["--tls", version]));
+    command.args(["load", "--host", HOST, "--address", &address.to_string()]).args(protocol);
+    command.args(["--connections", &connections.to_string()]);
+    if let Front::Http3 { streams } = front {
+        command.args(["--streams", &streams.to_string()]);
+    }
     Ok(command)
 }
 
-fn generator(load: &Load, proxy: &Running, time: Time, (upstream, server): (u32, SocketAddr)) -> Measured {
+/// What makes a load, but for how long; a busy one serves itself at `server`.
+fn load_command(load: &Load, proxy: &Running, server: SocketAddr) -> io::Result<Command> {
     let mut command = generator_command(load.front, load.connections, proxy)?;
-    command.args(["--seconds", &time.seconds.to_string(), "--warm-up", &time.warm_up.to_string()]);
-    command.args(["--watch", &proxy.pid().to_string(), "--beside", &upstream.to_string()]);
     if load.busy {
         command.args(["--busy", "--serve", &server.to_string()]);
     }
@@ -77,6 +72,27 @@ fn generator(load: &Load, proxy: &Running, time: Time, (upstream, server): (u32,
         Connection::Full => drop(command.arg("--reconnect")),
         Connection::Resume => drop(command.args(["--reconnect", "--resume"])),
     }
+    Ok(command)
+}
+
+/// Makes so many requests.
+///
+/// # Errors
+/// The generator fails, or a request did.
+pub(crate) fn ask(load: &Load, requests: u64, proxy: &Running, upstream: SocketAddr) -> io::Result<()> {
+    let mut command = load_command(load, proxy, upstream)?;
+    command.args(["--requests", &requests.to_string()]);
+    let reported: Value = serde_json::from_str(&output(&mut command)?)?;
+    match reported["errors"].as_u64() {
+        Some(0) => Ok(()),
+        _ => Err(io::Error::other(format!("{}: {}", proxy.peer.name(), reported["last_error"]))),
+    }
+}
+
+fn generator(load: &Load, proxy: &Running, time: Time, (upstream, server): (u32, SocketAddr)) -> Measured {
+    let mut command = load_command(load, proxy, server)?;
+    command.args(["--seconds", &time.seconds.to_string(), "--warm-up", &time.warm_up.to_string()]);
+    command.args(["--watch", &proxy.pid().to_string(), "--beside", &upstream.to_string()]);
     let reported: Value = serde_json::from_str(&output(&mut command)?)?;
     let number = |key: &str| reported[key].as_f64().unwrap_or_default();
     let sample = Sample {
@@ -108,10 +124,10 @@ fn check_responses(sample: Sample) -> Measured {
 }
 
 /// Memory per connection: resident memory with all connections held, less that before, by their number.
-fn idle(connections: usize, proxy: &Running) -> Measured {
+fn idle(connections: usize, front: Front, proxy: &Running) -> Measured {
     let tree = measure::process_tree(proxy.pid());
     let before = measure::resident_kib(&tree);
-    let mut command = generator_command(Front::Tls13, connections, proxy)?;
+    let mut command = generator_command(front, connections, proxy)?;
     let mut child = command.arg("--hold").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
     let mut lines = BufReader::new(child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?).lines();
     let mut next = || -> io::Result<Value> {

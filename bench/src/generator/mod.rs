@@ -1,4 +1,4 @@
-//! The load generator: closed loop, one thread, plain or TLS, on the project's own TLS library.
+//! The load generator: closed loop, one thread, HTTP/1.1 plain or under TLS, or HTTP/3, on the project's own TLS library.
 //!
 //! Each of N clients sends its next request when it has the whole response to the last one. A warm-up comes first; then, for a fixed time, answers
 //! are counted, latencies recorded, and the CPU time of the watched process tree read at both ends of that very window. Loopback only.
@@ -6,6 +6,8 @@
 mod client_tls;
 mod connection;
 mod hold;
+mod http3;
+mod messages;
 mod response;
 
 use std::cell::{Cell, RefCell};
@@ -42,6 +44,9 @@ pub(crate) struct Options {
     /// A further field of each request, such as `Accept-Encoding: br`.
     #[arg(long = "field", value_name = "NAME: VALUE")]
     pub(crate) fields: Vec<String>,
+    /// The status that responses must have; others are errors.
+    #[arg(long, default_value_t = 200)]
+    pub(crate) status: u16,
     /// Clients at once.
     #[arg(long, default_value_t = 64)]
     pub(crate) connections: usize,
@@ -54,6 +59,21 @@ pub(crate) struct Options {
     /// Speak TLS of exactly this version: 1.2 or 1.3. X25519, AES-128-GCM; the certificate is not verified.
     #[arg(long)]
     pub(crate) tls: Option<String>,
+    /// With --tls: a PEM file with a client certificate and its ECDSA key, which are shown to servers that ask.
+    #[arg(long, requires = "tls")]
+    pub(crate) identity: Option<PathBuf>,
+    /// Speak HTTP/3: X25519; the certificate is not verified.
+    #[arg(long, conflicts_with_all = ["tls", "resume"])]
+    pub(crate) http3: bool,
+    /// Send messages of 64 bytes and wait for each to come back, in place of requests.
+    #[arg(long, value_enum, conflicts_with_all = ["tls", "http3", "reconnect", "hold", "upload", "body"])]
+    pub(crate) messages: Option<messages::Over>,
+    /// With --http3: requests under way at once on each connection.
+    #[arg(long, default_value_t = 1, requires = "http3")]
+    pub(crate) streams: usize,
+    /// Ask so often, without a warm-up, and end; in place of a window of time.
+    #[arg(long)]
+    pub(crate) requests: Option<u64>,
     /// A new connection for every request.
     #[arg(long)]
     pub(crate) reconnect: bool,
@@ -66,9 +86,9 @@ pub(crate) struct Options {
     /// Never sleep: ask the kernel for events over and over, so that no server pays for waking the load.
     #[arg(long)]
     pub(crate) busy: bool,
-    /// Be the upstream, too, at this loopback address: in the same thread, so that with --busy neither sleeps.
+    /// Be the upstream, too, at this loopback address (`udp:` before it: of datagrams): in the same thread, so that with --busy neither sleeps. May be given several times.
     #[arg(long, value_name = "ADDRESS")]
-    pub(crate) serve: Option<SocketAddr>,
+    pub(crate) serve: Vec<String>,
     /// Process whose tree's CPU time and memory are reported.
     #[arg(long)]
     pub(crate) watch: Option<u32>,
@@ -80,6 +100,12 @@ pub(crate) struct Options {
 /// Tasks that a busy load runs between two looks at its sockets.
 const BUSY_INTERVAL: u32 = 1;
 
+/// Before a client whose connection failed tries again.
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(20);
+
+/// What a given number of requests may take.
+const REQUESTS_TIMEOUT: Duration = Duration::from_secs(600);
+
 /// What all clients share.
 #[derive(Debug)]
 struct Load {
@@ -89,6 +115,10 @@ struct Load {
     tally: RefCell<Tally>,
     /// Set while the window is open.
     measuring: Cell<bool>,
+    /// Requests that are still to be sent, if they are counted.
+    left: Cell<Option<u64>>,
+    /// Told when all that were counted have been answered, or have failed.
+    all_settled: tokio::sync::Notify,
 }
 
 #[derive(Debug, Default)]
@@ -118,31 +148,76 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
 
 impl Options {
     fn client_tls(&self) -> io::Result<Option<ClientTls>> {
-        self.tls.as_deref().map(|version| ClientTls::new(version, &self.host, self.resume)).transpose()
+        let identity = self.identity.as_deref();
+        self.tls.as_deref().map(|version| ClientTls::new(version, &self.host, self.resume, identity)).transpose()
     }
 }
 
 impl Load {
     fn new(options: Options) -> io::Result<Load> {
         let reject = |what: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
-        if !options.address.ip().is_loopback() || options.serve.is_some_and(|address| !address.ip().is_loopback()) {
+        let is_loopback = |address: &String| {
+            let address = address.strip_prefix("udp:").unwrap_or(address).parse::<SocketAddr>();
+            address.is_ok_and(|address| address.ip().is_loopback())
+        };
+        if !options.address.ip().is_loopback() || !options.serve.iter().all(is_loopback) {
             return reject("--address and --serve must be loopback addresses: load is for this machine only");
         }
         if !(0.0..=600.0).contains(&options.seconds) || !(0.0..=600.0).contains(&options.warm_up) {
             return reject("--seconds and --warm-up: 0 to 600");
+        }
+        if options.streams == 0 || options.streams > 1 && options.reconnect {
+            return reject("--streams: at least 1, and 1 with --reconnect");
         }
         if options.resume && (options.tls.is_none() || !options.reconnect) {
             return reject("--resume needs --tls and --reconnect");
         }
         let tls = options.client_tls()?;
         let request = build_request(&options)?;
-        Ok(Load { options, tls, request, tally: RefCell::default(), measuring: Cell::new(false) })
+        Ok(Load {
+            tls,
+            request,
+            tally: RefCell::default(),
+            measuring: Cell::new(options.requests.is_some()),
+            left: Cell::new(options.requests),
+            all_settled: tokio::sync::Notify::new(),
+            options,
+        })
+    }
+
+    /// Whether anything is still to be asked.
+    fn has_left(&self) -> bool {
+        self.left.get() != Some(0)
+    }
+
+    /// A request is about to be sent.
+    fn take_one(&self) {
+        self.left.set(self.left.get().map(|left| left.saturating_sub(1)));
+    }
+
+    /// A response came, with so many bytes of body.
+    fn answered(&self, since: Instant, body_bytes: u64) {
+        if !self.measuring.get() {
+            return;
+        }
+        let mut tally = self.tally.borrow_mut();
+        tally.latencies.record(since.elapsed());
+        tally.body_bytes += body_bytes + self.options.upload.unwrap_or_default() as u64;
+        self.settled(&tally);
     }
 
     fn failed(&self, error: &io::Error) {
         let mut tally = self.tally.borrow_mut();
         tally.errors += 1;
         tally.last_error = error.to_string();
+        self.settled(&tally);
+    }
+
+    /// Ends a run of counted requests with the last of them.
+    fn settled(&self, tally: &Tally) {
+        if self.options.requests.is_some_and(|wanted| tally.latencies.total() + tally.errors >= wanted) {
+            self.all_settled.notify_one();
+        }
     }
 }
 
@@ -151,12 +226,8 @@ fn build_request(options: &Options) -> io::Result<Vec<u8>> {
     let fields: String = options.fields.iter().map(|field| format!("{field}\r\n")).collect();
     let connection = format!("{close}{fields}");
     let (path, host) = (&options.path, &options.host);
-    let (kind, body) = match (&options.body, options.upload) {
-        (Some(file), _) => ("application/json", std::fs::read(file)?),
-        (None, Some(length)) => ("application/octet-stream", vec![b'u'; length]),
-        (None, None) => {
-            return Ok(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{connection}\r\n").into_bytes());
-        }
+    let Some((kind, body)) = payload(options)? else {
+        return Ok(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{connection}\r\n").into_bytes());
     };
     let length = body.len();
     let framing = format!("Content-Type: {kind}\r\nContent-Length: {length}\r\n");
@@ -165,10 +236,19 @@ fn build_request(options: &Options) -> io::Result<Vec<u8>> {
     Ok(request)
 }
 
+/// What is posted, with its type; none where nothing is.
+fn payload(options: &Options) -> io::Result<Option<(&'static str, Vec<u8>)>> {
+    Ok(match (&options.body, options.upload) {
+        (Some(file), _) => Some(("application/json", std::fs::read(file)?)),
+        (None, Some(length)) => Some(("application/octet-stream", vec![b'u'; length])),
+        (None, None) => None,
+    })
+}
+
 async fn measure_load(load: Rc<Load>) -> io::Result<()> {
     let options = &load.options;
-    if let Some(address) = options.serve {
-        upstream::listen_tcp(address).await?;
+    for address in &options.serve {
+        upstream::listen(address).await?;
     }
     if options.busy {
         tokio::task::spawn_local(async {
@@ -177,17 +257,11 @@ async fn measure_load(load: Rc<Load>) -> io::Result<()> {
             }
         });
     }
-    for _ in 0..options.connections {
-        let load = Rc::clone(&load);
-        tokio::task::spawn_local(async move {
-            loop {
-                let Err(error) = client(&load).await;
-                load.failed(&error);
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        });
+    // What is counted is measured from the first request on.
+    if options.requests.is_none() {
+        start_clients(&load);
+        tokio::time::sleep(Duration::from_secs_f64(options.warm_up)).await;
     }
-    tokio::time::sleep(Duration::from_secs_f64(options.warm_up)).await;
     let watched = options.watch.map(measure::process_tree).unwrap_or_default();
     measure::reset_peak(&watched);
     *load.tally.borrow_mut() = Tally::default();
@@ -195,7 +269,12 @@ async fn measure_load(load: Rc<Load>) -> io::Result<()> {
     let (own_cpu, cpu, ticks, started) =
         (measure::cpu_time(&own), measure::cpu_time(&watched), measure::ticks(&watched), Instant::now());
     load.measuring.set(true);
-    tokio::time::sleep(Duration::from_secs_f64(options.seconds)).await;
+    if options.requests.is_some() {
+        start_clients(&load);
+        let _ = tokio::time::timeout(REQUESTS_TIMEOUT, load.all_settled.notified()).await;
+    } else {
+        tokio::time::sleep(Duration::from_secs_f64(options.seconds)).await;
+    }
     load.measuring.set(false);
     let (elapsed, cpu) = (started.elapsed(), measure::cpu_time(&watched).saturating_sub(cpu));
     let mut reported = summary(&load.tally.borrow(), elapsed, cpu);
@@ -207,34 +286,55 @@ async fn measure_load(load: Rc<Load>) -> io::Result<()> {
     Ok(())
 }
 
-/// One client, until something fails.
-async fn client(load: &Load) -> io::Result<std::convert::Infallible> {
+/// Starts all clients, on tasks of this thread.
+fn start_clients(load: &Rc<Load>) {
+    if load.options.http3 {
+        let load = Rc::clone(load);
+        tokio::task::spawn_local(async move {
+            let Err(error) = http3::run(Rc::clone(&load)).await;
+            load.failed(&error);
+        });
+        return;
+    }
+    for _ in 0..load.options.connections {
+        let load = Rc::clone(load);
+        tokio::task::spawn_local(async move {
+            while let Err(error) = client(&load).await {
+                load.failed(&error);
+                tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
+            }
+        });
+    }
+}
+
+/// One client, until something fails or nothing is left to ask.
+async fn client(load: &Load) -> io::Result<()> {
+    if let Some(over) = load.options.messages {
+        return messages::client(load, over).await;
+    }
     // What one client may resume no other may take from it.
     let own_tls = if load.options.resume { load.options.client_tls()? } else { None };
     let tls = own_tls.as_ref().or(load.tls.as_ref());
-    let mut reader = ResponseReader::default();
+    let mut reader = ResponseReader::of_status(load.options.status);
     let mut kept = None;
-    loop {
+    while load.has_left() {
         let started = Instant::now();
         let mut connection = match kept.take() {
             Some(connection) => connection,
             None => Connection::open(load.options.address, tls).await?,
         };
+        load.take_one();
         connection.send(&load.request).await?;
         connection.receive(&mut reader).await?;
         if load.options.reconnect {
             connection.wait_for_end().await?;
-        }
-        if load.measuring.get() {
-            let mut tally = load.tally.borrow_mut();
-            tally.latencies.record(started.elapsed());
-            tally.body_bytes += reader.take_body_bytes() + load.options.upload.unwrap_or_default() as u64;
-            tally.resumed += u64::from(load.options.reconnect && connection.resumed());
-        }
-        if !load.options.reconnect {
+            load.tally.borrow_mut().resumed += u64::from(load.measuring.get() && connection.resumed());
+        } else {
             kept = Some(connection);
         }
+        load.answered(started, reader.take_body_bytes());
     }
+    Ok(())
 }
 
 fn summary(tally: &Tally, elapsed: Duration, cpu: Duration) -> serde_json::Value {

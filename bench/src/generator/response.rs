@@ -6,8 +6,10 @@ use std::mem::MaybeUninit;
 const MAX_FIELDS: usize = 64;
 
 /// Reads one response after the other from the bytes of a connection.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct ResponseReader {
+    /// The status that they must have.
+    status: u16,
     partial: Vec<u8>,
     state: State,
     body_bytes: u64,
@@ -26,10 +28,14 @@ enum State {
 }
 
 impl ResponseReader {
+    pub(super) fn of_status(status: u16) -> ResponseReader {
+        ResponseReader { status, partial: Vec::new(), state: State::Head, body_bytes: 0 }
+    }
+
     /// Takes bytes; true when the response is complete. Nothing may follow it: the next request has not been sent.
     ///
     /// # Errors
-    /// The end of the stream (no bytes), a status that is not 200, or no HTTP.
+    /// The end of the stream (no bytes), another status, or no HTTP.
     pub(super) fn feed(&mut self, bytes: &[u8]) -> io::Result<bool> {
         if bytes.is_empty() {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -56,7 +62,7 @@ impl ResponseReader {
 
     fn head<'a>(&mut self, bytes: &'a [u8]) -> io::Result<&'a [u8]> {
         if self.partial.is_empty() {
-            if let Some((length, state)) = parse_head(bytes)? {
+            if let Some((length, state)) = parse_head(bytes, self.status)? {
                 self.state = state;
                 return Ok(&bytes[length..]);
             }
@@ -65,7 +71,7 @@ impl ResponseReader {
         }
         let before = self.partial.len();
         self.partial.extend_from_slice(bytes);
-        let Some((length, state)) = parse_head(&self.partial)? else { return Ok(&[]) };
+        let Some((length, state)) = parse_head(&self.partial, self.status)? else { return Ok(&[]) };
         self.state = state;
         self.partial.clear();
         Ok(&bytes[length - before..])
@@ -101,7 +107,7 @@ impl ResponseReader {
     }
 }
 
-fn parse_head(bytes: &[u8]) -> io::Result<Option<(usize, State)>> {
+fn parse_head(bytes: &[u8], status: u16) -> io::Result<Option<(usize, State)>> {
     let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let mut head = httparse::Response::new(&mut []);
     let parsed = httparse::ParserConfig::default().parse_response_with_uninit_headers(&mut head, bytes, &mut fields);
@@ -109,7 +115,7 @@ fn parse_head(bytes: &[u8]) -> io::Result<Option<(usize, State)>> {
         httparse::Status::Complete(length) => length,
         httparse::Status::Partial => return Ok(None),
     };
-    if head.code != Some(200) {
+    if head.code != Some(status) {
         return Err(broken(&format!("status {}", head.code.unwrap_or_default())));
     }
     for field in head.headers.iter() {
@@ -144,7 +150,7 @@ mod tests {
         ];
         for (response, body) in rows {
             for step in [1, 7, response.len()] {
-                let mut reader = ResponseReader::default();
+                let mut reader = ResponseReader::of_status(200);
                 for _ in 0..2 {
                     let ends: Vec<bool> = response.chunks(step).map(|part| reader.feed(part).unwrap()).collect();
                     assert!(ends[ends.len() - 1] && !ends[..ends.len() - 1].contains(&true), "{ends:?}");
@@ -163,7 +169,7 @@ mod tests {
             "",
             "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nabc",
         ] {
-            assert!(ResponseReader::default().feed(response.as_bytes()).is_err(), "{response}");
+            assert!(ResponseReader::of_status(200).feed(response.as_bytes()).is_err(), "{response}");
         }
     }
 }

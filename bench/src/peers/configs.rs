@@ -6,28 +6,37 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use super::{HOST, Peer, Ports, filled};
+use super::{HOST, Needs, Peer, Ports, filled};
 
-/// The configuration of `peer`, whose certificates and run-time files lie in `folder`.
-pub(super) fn text(peer: Peer, folder: &Path, ports: Ports, upstream: SocketAddr, workers: usize) -> String {
-    let Ports { plain, ecdsa, rsa } = ports;
-    let template = match peer {
-        Peer::Nginx => NGINX,
-        Peer::Haproxy | Peer::OtherHaproxy => HAPROXY,
-        Peer::Portunus => PORTUNUS,
+/// Where a proxy stands.
+pub(super) struct Site<'a> {
+    /// With its certificates and run-time files.
+    pub(super) folder: &'a Path,
+    pub(super) ports: Ports,
+    pub(super) upstream: SocketAddr,
+    pub(super) needs: Needs,
+}
+
+/// The configuration of `peer`.
+pub(super) fn text(peer: Peer, site: &Site<'_>) -> String {
+    let (template, http3) = match peer {
+        Peer::Nginx | Peer::OtherNginx => (NGINX, [("@server3", NGINX_HTTP3), ("@global3", "")]),
+        Peer::Haproxy | Peer::OtherHaproxy => (HAPROXY, [("@server3", HAPROXY_HTTP3), ("@global3", HAPROXY_QUIC)]),
+        Peer::Earlier | Peer::Portunus => (PORTUNUS, [("@server3", PORTUNUS_HTTP3), ("@global3", "")]),
     };
-    filled(
-        template,
-        &[
-            ("@folder", folder.display().to_string()),
-            ("@host", HOST.to_owned()),
-            ("@workers", workers.to_string()),
-            ("@upstream", upstream.to_string()),
-            ("@plain", plain.to_string()),
-            ("@ecdsa", ecdsa.to_string()),
-            ("@rsa", rsa.to_string()),
-        ],
-    )
+    let http3 = http3.map(|(key, text)| (key, if site.needs.http3 { text.to_owned() } else { String::new() }));
+    let Ports { plain, ecdsa, rsa, http3: both } = site.ports;
+    let values = [
+        ("@folder", site.folder.display().to_string()),
+        ("@host", HOST.to_owned()),
+        ("@workers", site.needs.workers.to_string()),
+        ("@upstream", site.upstream.to_string()),
+        ("@plain", plain.to_string()),
+        ("@ecdsa", ecdsa.to_string()),
+        ("@rsa", rsa.to_string()),
+        ("@http3", both.to_string()),
+    ];
+    filled(&filled(template, &http3), &values)
 }
 
 const NGINX: &str = "\
@@ -90,7 +99,24 @@ http {
         ssl_certificate_key @folder/rsa/@host.pem;
         location / { proxy_pass http://bench; }
     }
-}
+@server3}
+";
+
+/// Under HTTP/3 nginx has no Host field to pass on.
+const NGINX_HTTP3: &str = "    server {
+        listen @http3 quic;
+        listen @http3 ssl backlog=4096;
+        quic_gso on;
+        ssl_certificate @folder/ecdsa/@host.pem;
+        ssl_certificate_key @folder/ecdsa/@host.pem;
+        proxy_set_header Connection \"\";
+        proxy_set_header Host $host;
+        proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+        proxy_set_header X-Forwarded-Proto $scheme;
+        proxy_set_header X-Forwarded-Host $host;
+        proxy_set_header X-Forwarded-Port $server_port;
+        location / { proxy_pass http://bench; }
+    }
 ";
 
 const HAPROXY: &str = "\
@@ -104,7 +130,7 @@ global
     ssl-default-bind-ciphersuites TLS_AES_128_GCM_SHA256
     tune.ssl.cachesize 0
     tune.pool-high-fd-ratio 90
-defaults
+@global3defaults
     mode http
     option http-keep-alive
     http-reuse always
@@ -116,7 +142,7 @@ frontend bench
     bind @plain backlog 4096
     bind @ecdsa backlog 4096 ssl alpn h2,http/1.1 crt @folder/ecdsa/@host.pem
     bind @rsa backlog 4096 ssl alpn h2,http/1.1 crt @folder/rsa/@host.pem
-    option forwardfor
+@server3    option forwardfor
     http-request set-header X-Forwarded-Proto https if { ssl_fc }
     http-request set-header X-Forwarded-Proto http unless { ssl_fc }
     http-request set-header X-Forwarded-Host %[req.hdr(Host)]
@@ -124,6 +150,15 @@ frontend bench
     default_backend bench
 backend bench
     server upstream @upstream pool-max-conn 1024
+";
+
+/// QUIC on a TLS library without an interface for it has to be asked for; with one the line means nothing.
+const HAPROXY_QUIC: &str = "    limited-quic
+    tune.quic.frontend.max-idle-timeout 1h
+";
+
+const HAPROXY_HTTP3: &str = "    bind quic4@@http3 ssl alpn h3 crt @folder/ecdsa/@host.pem
+    bind @http3 backlog 4096 ssl alpn h2,http/1.1 crt @folder/ecdsa/@host.pem
 ";
 
 const PORTUNUS: &str = "\
@@ -137,7 +172,7 @@ listeners:
   - name: rsa
     bind: \"@rsa\"
     tls: { keystore: rsa }
-keystores:
+@server3keystores:
   ecdsa: { folder: @folder/ecdsa, default: @host }
   rsa: { folder: @folder/rsa, default: @host }
 upstreams:
@@ -153,4 +188,10 @@ limits:
   max_connections_per_client: 100000
   max_requests_per_connection: 1000000000
   keep_alive_timeout: 1h
+";
+
+const PORTUNUS_HTTP3: &str = "  - name: http3
+    bind: \"@http3\"
+    tls: { keystore: ecdsa }
+    http3: true
 ";

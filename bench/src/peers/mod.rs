@@ -26,11 +26,17 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) enum Peer {
     /// nginx: what all others are compared with.
     Nginx,
+    /// Another nginx, such as one that speaks HTTP/3.
+    #[value(skip)]
+    OtherNginx,
     /// HAProxy.
     Haproxy,
     /// Another HAProxy, such as one built with AWS-LC.
     #[value(skip)]
     OtherHaproxy,
+    /// An earlier program of ours.
+    #[value(skip)]
+    Earlier,
     /// Ourselves.
     Portunus,
 }
@@ -40,28 +46,77 @@ impl Peer {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Peer::Nginx => "nginx",
+            Peer::OtherNginx => "other nginx",
             Peer::Haproxy => "haproxy",
             Peer::OtherHaproxy => "other haproxy",
+            Peer::Earlier => "earlier portunus",
             Peer::Portunus => "portunus",
         }
     }
 }
 
+/// Whom a run compares.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Compared {
+    /// Proxies to run.
+    #[arg(long, value_delimiter = ',', default_value = "nginx,haproxy,portunus")]
+    peers: Vec<Peer>,
+    /// Another nginx, such as one that speaks HTTP/3, as a peer beside Debian's.
+    #[arg(long, value_name = "FILE")]
+    peer_nginx: Option<PathBuf>,
+    /// Another HAProxy, such as one built with AWS-LC, as a peer beside Debian's.
+    #[arg(long, value_name = "FILE")]
+    peer_haproxy: Option<PathBuf>,
+    /// An earlier portunus program, to be compared with round by round.
+    #[arg(long, value_name = "FILE")]
+    earlier: Option<PathBuf>,
+}
+
+impl Compared {
+    /// All of them.
+    pub(crate) fn peers(&self) -> Vec<Peer> {
+        let given = [
+            (Peer::OtherNginx, &self.peer_nginx),
+            (Peer::OtherHaproxy, &self.peer_haproxy),
+            (Peer::Earlier, &self.earlier),
+        ];
+        let given = given.into_iter().filter_map(|(peer, file)| file.as_ref().map(|_| peer));
+        self.peers.iter().copied().chain(given).collect()
+    }
+
+    /// Their programs, where `portunus` is ours.
+    pub(crate) fn programs(&self, portunus: &Path) -> Programs {
+        Programs {
+            portunus: portunus.to_owned(),
+            other_nginx: self.peer_nginx.clone(),
+            other_haproxy: self.peer_haproxy.clone(),
+            earlier: self.earlier.clone(),
+        }
+    }
+}
+
 /// Programs that are not found by name.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Programs {
     /// The portunus program.
     pub(crate) portunus: PathBuf,
+    /// Another nginx, if there is one.
+    pub(crate) other_nginx: Option<PathBuf>,
     /// Another HAProxy, if there is one.
     pub(crate) other_haproxy: Option<PathBuf>,
+    /// An earlier portunus program, if there is one.
+    pub(crate) earlier: Option<PathBuf>,
 }
 
 impl Programs {
     fn path(&self, peer: Peer) -> PathBuf {
+        let given = |file: &Option<PathBuf>, name: &str| file.clone().unwrap_or_else(|| PathBuf::from(name));
         match peer {
             Peer::Nginx => PathBuf::from("nginx"),
+            Peer::OtherNginx => given(&self.other_nginx, "nginx"),
             Peer::Haproxy => PathBuf::from("haproxy"),
-            Peer::OtherHaproxy => self.other_haproxy.clone().unwrap_or_else(|| PathBuf::from("haproxy")),
+            Peer::OtherHaproxy => given(&self.other_haproxy, "haproxy"),
+            Peer::Earlier => given(&self.earlier, "portunus"),
             Peer::Portunus => self.portunus.clone(),
         }
     }
@@ -74,6 +129,15 @@ pub(crate) struct Setup {
     programs: Programs,
 }
 
+/// What is asked of a proxy.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Needs {
+    /// Workers.
+    pub(crate) workers: usize,
+    /// HTTP/3, too.
+    pub(crate) http3: bool,
+}
+
 /// Where a proxy listens.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ports {
@@ -83,6 +147,8 @@ pub(crate) struct Ports {
     pub(crate) ecdsa: SocketAddr,
     /// TLS with an RSA-2048 certificate.
     pub(crate) rsa: SocketAddr,
+    /// HTTP/3, and TLS over TCP, with an ECDSA P-256 certificate; only where HTTP/3 is asked for.
+    pub(crate) http3: SocketAddr,
 }
 
 /// A proxy that runs, until this is dropped.
@@ -117,42 +183,64 @@ impl Setup {
     /// # Errors
     /// It cannot be run.
     pub(crate) fn version(&self, peer: Peer) -> io::Result<String> {
-        let option = match peer {
-            Peer::Nginx => "-v",
-            Peer::Haproxy | Peer::OtherHaproxy => "-vv",
-            Peer::Portunus => "--version",
-        };
-        let output = Command::new(self.programs.path(peer)).arg(option).output();
-        let output = output.map_err(|error| io::Error::other(format!("{} cannot be run: {error}", peer.name())))?;
-        let text = [output.stdout, output.stderr].concat();
-        let text = String::from_utf8_lossy(&text);
+        let text = self.told(peer)?;
         let library = text.lines().find_map(|line| line.strip_prefix("Running on OpenSSL version : "));
         let version = text.lines().next().unwrap_or_default();
         Ok(library.map_or_else(|| version.to_owned(), |library| format!("{version}, {library}")))
     }
 
+    /// Whether a proxy was built with HTTP/3, as it says itself. One of ours is taken to be.
+    ///
+    /// # Errors
+    /// It cannot be run.
+    pub(crate) fn speaks_http3(&self, peer: Peer) -> io::Result<bool> {
+        let mark = match peer {
+            Peer::Nginx | Peer::OtherNginx => "--with-http_v3_module",
+            Peer::Haproxy | Peer::OtherHaproxy => "+QUIC ",
+            Peer::Earlier | Peer::Portunus => return Ok(true),
+        };
+        Ok(self.told(peer)?.contains(mark))
+    }
+
+    /// What a proxy tells of its version and how it was built.
+    fn told(&self, peer: Peer) -> io::Result<String> {
+        let option = match peer {
+            Peer::Nginx | Peer::OtherNginx => "-V",
+            Peer::Haproxy | Peer::OtherHaproxy => "-vv",
+            Peer::Earlier | Peer::Portunus => "--version",
+        };
+        let output = Command::new(self.programs.path(peer)).arg(option).output();
+        let output = output.map_err(|error| io::Error::other(format!("{} cannot be run: {error}", peer.name())))?;
+        Ok(String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+    }
+
     /// The configuration of a proxy; ports as placeholders, for people to read.
     pub(crate) fn describe(&self, peer: Peer) -> String {
         let port = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let ports = Ports { plain: port(8080), ecdsa: port(8443), rsa: port(8444) };
-        let text = configs::text(peer, Path::new("DIR"), ports, SocketAddr::from((Ipv4Addr::LOCALHOST, 8000)), 1);
-        format!("# {}\n{text}", peer.name())
+        let ports = Ports { plain: port(8080), ecdsa: port(8443), rsa: port(8444), http3: port(8445) };
+        let http3 = self.speaks_http3(peer).unwrap_or(false);
+        let needs = Needs { workers: 1, http3 };
+        let site = configs::Site { folder: Path::new("DIR"), ports, upstream: port(8000), needs };
+        format!("# {}\n{}", peer.name(), configs::text(peer, &site))
     }
 
-    /// Starts a proxy with this many workers on these cores before that upstream, and waits until it accepts connections.
+    /// Starts a proxy on these cores before that upstream, and waits until it accepts connections.
     ///
     /// # Errors
     /// It did not come up; its own words are part of the error.
-    pub(crate) fn start(&self, peer: Peer, workers: usize, cores: &str, upstream: SocketAddr) -> io::Result<Running> {
+    pub(crate) fn start(&self, peer: Peer, needs: Needs, cores: &str, upstream: SocketAddr) -> io::Result<Running> {
         let ports = free_ports()?;
         let folder = self.folder.path();
-        let config = folder.join(format!("{}.conf", peer.name()));
-        fs::write(&config, configs::text(peer, folder, ports, upstream, workers))?;
+        let config = folder.join(format!("{}.conf", peer.name().replace(' ', "-")));
+        let site = configs::Site { folder, ports, upstream, needs };
+        fs::write(&config, configs::text(peer, &site))?;
         let log = folder.join(format!("{}.log", peer.name()));
         let arguments = match peer {
-            Peer::Nginx => vec!["-p".as_ref(), folder.as_os_str(), "-c".as_ref(), config.as_os_str()],
+            Peer::Nginx | Peer::OtherNginx => {
+                vec!["-p".as_ref(), folder.as_os_str(), "-c".as_ref(), config.as_os_str()]
+            }
             Peer::Haproxy | Peer::OtherHaproxy => vec!["-db".as_ref(), "-f".as_ref(), config.as_os_str()],
-            Peer::Portunus => vec!["run".as_ref(), config.as_os_str()],
+            Peer::Earlier | Peer::Portunus => vec!["run".as_ref(), config.as_os_str()],
         };
         let output = File::create(&log)?;
         let child = pinned(cores, &self.programs.path(peer))
@@ -162,8 +250,12 @@ impl Setup {
             .stderr(output)
             .spawn()?;
         let mut running = Running { peer, ports, child };
-        let ready =
-            [ports.plain, ports.ecdsa, ports.rsa].iter().try_for_each(|address| running.wait_until_ready(*address));
+        // HTTP/3 is served where TLS over TCP is, and bound with it.
+        let http3 = needs.http3.then_some(ports.http3);
+        let ready = [ports.plain, ports.ecdsa, ports.rsa]
+            .into_iter()
+            .chain(http3)
+            .try_for_each(|address| running.wait_until_ready(address));
         ready.map_err(|error| {
             io::Error::other(format!("{}: {error}\n{}", peer.name(), fs::read_to_string(&log).unwrap_or_default()))
         })?;
@@ -227,12 +319,12 @@ pub(crate) fn pause(duration: Duration) {
     std::thread::sleep(duration);
 }
 
-/// Three ports that were free a moment ago.
+/// Ports that were free a moment ago.
 fn free_ports() -> io::Result<Ports> {
-    let listeners = [(); 3].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
+    let listeners = [(); 4].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
     let mut addresses = listeners.into_iter().map(|listener| listener?.local_addr());
     let mut next = || addresses.next().unwrap_or_else(|| Err(io::ErrorKind::AddrNotAvailable.into()));
-    Ok(Ports { plain: next()?, ecdsa: next()?, rsa: next()? })
+    Ok(Ports { plain: next()?, ecdsa: next()?, rsa: next()?, http3: next()? })
 }
 
 /// An address that was free a moment ago.

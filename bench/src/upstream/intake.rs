@@ -4,6 +4,7 @@ use std::mem::MaybeUninit;
 use std::time::Duration;
 
 use super::response::{How, Responses};
+use super::websocket;
 
 const MAX_FIELDS: usize = 128;
 const MAX_HEAD_BYTES: usize = 128 * 1024;
@@ -29,6 +30,8 @@ enum State {
     ChunkData(u64),
     ChunkEnd,
     Trailer,
+    /// After the opening of a WebSocket: whatever comes goes back.
+    Messages,
 }
 
 /// What is kept of the request whose body is being read.
@@ -49,6 +52,9 @@ enum Route {
     Sink,
     SignUp,
     Echo,
+    Unavailable,
+    /// The 101 that opens a WebSocket.
+    WebSocket(Vec<u8>),
     /// The JSON to answer with.
     Headers(Vec<u8>),
 }
@@ -61,6 +67,10 @@ impl Intake {
                 State::Head => self.head(bytes, responses),
                 State::Body(left) => Some(self.body(bytes, left)),
                 State::ChunkData(left) => Some(self.body(bytes, left)),
+                State::Messages => {
+                    responses.raw(bytes);
+                    Some(&[][..])
+                }
                 State::ChunkSize | State::ChunkEnd | State::Trailer => self.chunk_line(bytes),
             };
             let Some(rest) = rest else {
@@ -100,8 +110,14 @@ impl Intake {
         Some(&bytes[length - before..])
     }
 
-    /// The length of the head, 0 if it is not complete, none if it is no head.
+    /// The length of the head and of a PROXY header (version 1) ahead of it, 0 if it is not complete, none if it is no head.
     fn parse_head(&mut self, bytes: &[u8], responses: &mut Responses) -> Option<usize> {
+        let ahead = match (bytes.starts_with(b"PROXY "), bytes.iter().position(|byte| *byte == b'\n')) {
+            (false, _) => 0,
+            (true, Some(end)) => end + 1,
+            (true, None) => return Some(0),
+        };
+        let bytes = &bytes[ahead..];
         let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
         let mut head = httparse::Request::new(&mut []);
         let length = match head.parse_with_uninit_headers(bytes, &mut fields).ok()? {
@@ -131,7 +147,7 @@ impl Intake {
         };
         let how = How { close, without_body: head.method == Some("HEAD") };
         self.request = Request { route, how, content_type, ..Request::default() };
-        Some(length)
+        Some(ahead + length)
     }
 
     /// Takes body bytes, of a chunk or of the whole.
@@ -183,6 +199,11 @@ impl Intake {
             Route::SignUp => responses.push("200 OK", "application/json", SIGNED_UP, how),
             Route::Echo => responses.push("200 OK", &request.content_type, &request.echo, how),
             Route::Headers(json) => responses.push("200 OK", "application/json", &json, how),
+            Route::WebSocket(opening) => {
+                self.state = State::Messages;
+                responses.raw(&opening);
+            }
+            Route::Unavailable => responses.push("503 Service Unavailable", "text/plain", b"not now\n", how),
             Route::NotFound => responses.push("404 Not Found", "text/plain", b"no such thing\n", how),
         }
         !how.close
@@ -198,6 +219,12 @@ fn route(head: &httparse::Request<'_, '_>, responses: &mut Responses) -> Route {
         "/test/signup" => Route::SignUp,
         "/echo" => Route::Echo,
         "/headers" => Route::Headers(describe(head)),
+        "/unavailable" => Route::Unavailable,
+        "/websocket" => {
+            let is_key = |field: &&httparse::Header<'_>| field.name.eq_ignore_ascii_case("sec-websocket-key");
+            let key = head.headers.iter().find(is_key);
+            key.map_or(Route::NotFound, |field| Route::WebSocket(websocket::opening(field.value)))
+        }
         "/slow" => {
             let wait = query.strip_prefix("ms=").and_then(|text| text.parse().ok()).unwrap_or(1000);
             responses.delay = Some(Duration::from_millis(wait));

@@ -1,6 +1,6 @@
 //! A small real HTTP/1.1 upstream for the bench, the demo and tests: one thread, keep-alive, pipelining, TCP or a Unix socket.
 //!
-//! Fast enough not to be what is measured. Lenient where a server may be: what it is sent comes through a proxy that is the strict one.
+//! Fast enough not to be what is measured. A PROXY header (version 1) ahead of the first request is skipped. Lenient where a server may be: what it is sent comes through a proxy that is the strict one.
 //!
 //! | request | answer |
 //! |---|---|
@@ -10,9 +10,14 @@
 //! | `POST /test/signup` | 20 bytes of JSON |
 //! | `POST /echo` | the body, with its type |
 //! | `/headers` | method, target and fields as JSON |
+//! | `/unavailable` | 503 |
 //! | `/slow?ms=N` | 100 bytes, N ms later |
+//! | `/websocket` with a key | a WebSocket that sends back what it is sent |
+//!
+//! At `udp:ADDRESS` each datagram is sent back.
 
 mod response;
+mod websocket;
 mod intake;
 
 use std::io;
@@ -20,7 +25,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, ToSocketAddrs, UnixListener};
+use tokio::net::{TcpListener, ToSocketAddrs, UdpSocket, UnixListener};
 
 use crate::shared_read::read_shared;
 use intake::Intake;
@@ -29,7 +34,7 @@ use response::Responses;
 /// Options of `bench upstream`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Where to listen: `127.0.0.1:0`, `[::1]:8000` or `unix:/path`; may be given several times.
+    /// Where to listen: `127.0.0.1:0`, `[::1]:8000`, `udp:127.0.0.1:0` or `unix:/path`; may be given several times.
     #[arg(long, default_value = "127.0.0.1:8000")]
     listen: Vec<String>,
 }
@@ -44,18 +49,25 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
         for address in &options.listen {
             match address.strip_prefix("unix:") {
                 Some(path) => listen_unix(PathBuf::from(path))?,
-                None => println!("listening on {}", listen_tcp(address).await?),
+                None => println!("listening on {}", listen(address).await?),
             }
         }
         std::future::pending().await
     })
 }
 
-/// Serves there, on tasks of this thread; gives the address.
+/// Serves at an address of TCP or, with `udp:` before it, of UDP, on tasks of this thread; gives the address.
 ///
 /// # Errors
 /// The address cannot be bound.
-pub(crate) async fn listen_tcp(address: impl ToSocketAddrs) -> io::Result<SocketAddr> {
+pub(crate) async fn listen(address: &str) -> io::Result<SocketAddr> {
+    match address.strip_prefix("udp:") {
+        Some(address) => listen_udp(address).await,
+        None => listen_tcp(address).await,
+    }
+}
+
+async fn listen_tcp(address: impl ToSocketAddrs) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind(address).await?;
     let bound = listener.local_addr()?;
     tokio::task::spawn_local(async move {
@@ -66,6 +78,21 @@ pub(crate) async fn listen_tcp(address: impl ToSocketAddrs) -> io::Result<Socket
                     tokio::task::spawn_local(serve(stream));
                 }
                 Err(error) => accept_failed(&error).await,
+            }
+        }
+    });
+    Ok(bound)
+}
+
+async fn listen_udp(address: &str) -> io::Result<SocketAddr> {
+    let socket = UdpSocket::bind(address).await?;
+    let bound = socket.local_addr()?;
+    tokio::task::spawn_local(async move {
+        let mut datagram = vec![0; 65_536];
+        loop {
+            // An ICMP error of a client that has gone concerns nobody else.
+            if let Ok((length, client)) = socket.recv_from(&mut datagram).await {
+                let _ = socket.send_to(&datagram[..length], client).await;
             }
         }
     });
@@ -172,6 +199,8 @@ mod tests {
         assert!(exchange(b"GET /none HTTP/1.1\r\nHost: a\r\n\r\n").starts_with("HTTP/1.1 404 "));
         assert!(exchange(b"nonsense\r\n\r\n").starts_with("HTTP/1.1 400 "));
         assert_eq!(body(&exchange(b"HEAD /small HTTP/1.1\r\nHost: a\r\n\r\n")), "");
+        let key = b"GET /websocket HTTP/1.1\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\nmessages";
+        assert_eq!(body(&exchange(key)), "messages");
         let expecting = exchange(b"POST /sink HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nab");
         assert!(expecting.starts_with("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 "), "{expecting}");
     }

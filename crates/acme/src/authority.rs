@@ -51,6 +51,11 @@ impl Authority {
         Authority { config, client, storage, contact, account: Mutex::new(None) }
     }
 
+    /// What it is called in records that stand for good: what is configured, else what its directory says.
+    pub fn issuers(&self) -> Vec<String> {
+        self.config.issuer.clone().map_or_else(|| self.client.issuers(), |issuer| vec![issuer])
+    }
+
     /// Until when it wants to be left alone, if that is not over.
     pub fn pause(&self, now: SystemTime) -> Option<SystemTime> {
         self.client.pause().filter(|until| *until > now)
@@ -126,8 +131,9 @@ impl Authority {
 
     async fn keep_contact(&self) -> Result<(), String> {
         let (storage, url, contact) = (self.storage.clone(), self.config.url.clone(), self.contact.clone());
+        let issuers = self.client.issuers();
         let kept = tokio::task::spawn_blocking(move || match storage.account(&url) {
-            Some((credentials, _)) => storage.keep_account(&url, &credentials, &contact),
+            Some((credentials, _)) => storage.keep_account(&url, &credentials, &contact, &issuers),
             None => Ok(()),
         });
         kept.await.unwrap_or_else(|error| Err(error.to_string()))
@@ -142,7 +148,8 @@ impl Authority {
         let (account, credentials) = made.map_err(|error| format!("no account: {}", explain(&error)))?;
         tracing::info!(authority = self.config.host, account = account.id(), "account made");
         let (storage, url, contact) = (self.storage.clone(), url.clone(), self.contact.clone());
-        let kept = tokio::task::spawn_blocking(move || storage.keep_account(&url, &credentials, &contact));
+        let issuers = self.client.issuers();
+        let kept = tokio::task::spawn_blocking(move || storage.keep_account(&url, &credentials, &contact, &issuers));
         kept.await.unwrap_or_else(|error| Err(error.to_string()))?;
         Ok(account)
     }

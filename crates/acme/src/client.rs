@@ -37,6 +37,12 @@ const IDLE_TIME: Duration = Duration::from_secs(10);
 /// Longest time that an authority may have itself left alone.
 const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 3600);
 
+/// Names of an authority, by its directory, that are looked at.
+const MAX_ISSUERS: usize = 16;
+
+/// Longest of them.
+const MAX_ISSUER_BYTES: usize = 253;
+
 /// Who we are.
 const USER_AGENT: &str = concat!("portunus/", env!("CARGO_PKG_VERSION"));
 
@@ -46,6 +52,8 @@ pub struct Client {
     jobs: mpsc::UnboundedSender<Job>,
     /// Until when it wants to be left alone.
     pause: Arc<Mutex<Option<SystemTime>>>,
+    /// What its directory said last that it is called.
+    issuers: Arc<Mutex<Vec<String>>>,
 }
 
 struct Job {
@@ -60,6 +68,7 @@ struct Place {
     timeout: Duration,
     idle: RefCell<Vec<(Transport, Instant)>>,
     pause: Arc<Mutex<Option<SystemTime>>>,
+    issuers: Arc<Mutex<Vec<String>>>,
 }
 
 impl Client {
@@ -67,8 +76,10 @@ impl Client {
     pub fn start(generations: Arc<ArcSwap<Generation>>, authority: Arc<AuthorityConfig>, timeout: Duration) -> Client {
         let (jobs, mut received) = mpsc::unbounded_channel::<Job>();
         let pause = Arc::<Mutex<Option<SystemTime>>>::default();
-        let idle = RefCell::default();
-        let place = Rc::new(Place { generations, authority, timeout, idle, pause: Arc::clone(&pause) });
+        let (idle, issuers) = (RefCell::default(), Arc::<Mutex<Vec<String>>>::default());
+        let place =
+            Place { generations, authority, timeout, idle, pause: Arc::clone(&pause), issuers: Arc::clone(&issuers) };
+        let place = Rc::new(place);
         tokio::task::spawn_local(async move {
             while let Some(Job { request, reply }) = received.recv().await {
                 let place = Rc::clone(&place);
@@ -78,7 +89,12 @@ impl Client {
                 });
             }
         });
-        Client { jobs, pause }
+        Client { jobs, pause, issuers }
+    }
+
+    /// What the authority is called in the DNS, as its directory says (`caaIdentities`, RFC 8555 §7.1.1), if it was asked for it.
+    pub fn issuers(&self) -> Vec<String> {
+        self.issuers.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Until when the authority wants to be left alone, if it has said so.
@@ -114,6 +130,9 @@ impl Place {
         }
         let is_directory = uri.to_string() == self.authority.url;
         check_body(status, &answered.body, is_directory, &self.authority.host)?;
+        if is_directory {
+            *self.issuers.lock().unwrap_or_else(PoisonError::into_inner) = issuers(&answered.body);
+        }
         let mut response = Response::builder().status(status);
         for (name, value) in answered.head.fields.iter() {
             response = response.header(name, value);
@@ -251,6 +270,18 @@ fn check_body(status: u16, body: &[u8], is_directory: bool, host: &str) -> Resul
     Ok(())
 }
 
+/// What an authority is called in the DNS, by its directory: host names alone, and few of them.
+fn issuers(directory: &[u8]) -> Vec<String> {
+    let directory: Value = serde_json::from_slice(directory).unwrap_or_default();
+    let names = directory.get("meta").and_then(|meta| meta.get("caaIdentities")).and_then(Value::as_array);
+    let is_host = |name: &&str| {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
+        (1..=MAX_ISSUER_BYTES).contains(&name.len()) && name.bytes().all(is_plain)
+    };
+    let names = names.into_iter().flatten().filter_map(Value::as_str).filter(is_host);
+    names.map(str::to_ascii_lowercase).take(MAX_ISSUERS).collect()
+}
+
 /// What somebody else wrote, for a line of a log.
 pub fn shown(text: &str) -> String {
     const MOST: usize = 400;
@@ -306,6 +337,14 @@ mod tests {
             let found = check_body(status, body.as_bytes(), is_directory, "ca.example").err().unwrap_or_default();
             assert!(found.contains(expected) && found.is_empty() == expected.is_empty(), "{status} {body}: {found}");
         }
+    }
+
+    #[test]
+    fn an_authority_is_called_by_host_names_alone() {
+        let called = |list: &str| issuers(format!("{{\"meta\":{{\"caaIdentities\":{list}}}}}").as_bytes());
+        assert_eq!(called("[\"CA.example\",\"a.example; policy=wildcard\",\"\",7,\"b.example\\\"\"]"), ["ca.example"]);
+        assert_eq!(called(&format!("[{}\"a\"]", "\"a\",".repeat(100))).len(), 16);
+        assert!(called("{}").is_empty() && issuers(b"{}").is_empty() && issuers(b"").is_empty());
     }
 
     #[test]

@@ -3,9 +3,11 @@
 mod acme_dns;
 mod program;
 mod propagation;
+mod standing;
 mod update;
 
 pub use propagation::{alias_of, records_to_end, resolver, zone_of};
+pub use standing::StandingRecord;
 
 use std::sync::Arc;
 

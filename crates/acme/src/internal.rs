@@ -6,11 +6,10 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, PublicKeyData as _,
-};
-use tls::crypto::{Certificate, digest};
+use keystore::authority::{Authority, Leaf, SKEW};
+use keystore::dev_ca::Purpose;
+use rcgen::{CertificateParams, KeyPair};
+use tls::crypto::digest;
 use zeroize::Zeroizing;
 
 use crate::key::{self, Held};
@@ -31,8 +30,8 @@ const CA_LIFETIME: Duration = DAY.saturating_mul(3650);
 /// A CA that ends within this time is replaced: nobody is to trust a certificate that will be of no use tomorrow.
 const CA_RENEWAL: Duration = DAY.saturating_mul(30);
 
-/// Validity begins so much earlier, since clocks differ.
-const SKEW: Duration = Duration::from_secs(3600);
+/// What it is called in its certificate.
+const CALLED: &str = "Portunus development CA";
 
 /// Whose turn it is to look for the CA, or to make it. Another process is kept out by the lock on the folder.
 static TURN: Mutex<()> = Mutex::new(());
@@ -42,11 +41,11 @@ static TURN: Mutex<()> = Mutex::new(());
 /// # Errors
 /// The key of the CA cannot be read or written, or a name cannot stand in a certificate.
 pub fn issue(storage: &Storage, wanted: &Wanted) -> Result<(Zeroizing<String>, Held), String> {
-    let key_pem = key::generate(wanted.key_type)?;
+    let key_pem = keystore::keys::generate(wanted.key_type)?;
     // Several certificates are issued at once, and there is one CA.
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let authority = Authority::of(storage, SystemTime::now())?;
-    let leaf = authority.sign(wanted, &key_pem).map_err(|error| format!("no certificate can be made: {error}"))?;
+    let authority = authority(storage, SystemTime::now())?;
+    let leaf = sign(&authority, wanted, &key_pem)?;
     key::check(wanted, &key_pem, &leaf)
 }
 
@@ -60,91 +59,32 @@ pub fn place(storage: &Storage) -> (PathBuf, Option<String>) {
     (path, fingerprint)
 }
 
-/// The CA, ready to sign.
-struct Authority {
-    params: CertificateParams,
-    key: KeyPair,
-    /// When it ends.
-    not_after: SystemTime,
-}
-
-impl Authority {
-    /// The one in the folder; a new one if there is none, or if it ends soon.
-    fn of(storage: &Storage, now: SystemTime) -> Result<Authority, String> {
-        if let Some((certificate, key)) = storage.ca()? {
-            let kept = Authority::kept(&certificate, &key).map_err(|problem| {
-                format!(
-                    "{}: {problem}; remove the folder it is in to have a new CA made",
-                    storage.ca_key_path().display()
-                )
-            })?;
-            if kept.not_after.checked_sub(CA_RENEWAL).is_some_and(|soon| now < soon) {
-                return Ok(kept);
-            }
+/// The CA in the folder; a new one if there is none, or if it ends soon.
+fn authority(storage: &Storage, now: SystemTime) -> Result<Authority, String> {
+    if let Some((certificate, key)) = storage.ca()? {
+        let kept = Authority::kept(CALLED, &certificate, &key).map_err(|problem| {
+            format!("{}: {problem}; remove the folder it is in to have a new CA made", storage.ca_key_path().display())
+        })?;
+        if kept.not_after.checked_sub(CA_RENEWAL).is_some_and(|soon| now < soon) {
+            return Ok(kept);
         }
-        let key = KeyPair::generate().map_err(|error| format!("no key can be made: {error}"))?;
-        let (not_before, not_after) =
-            (now.checked_sub(SKEW).unwrap_or(now), now.checked_add(CA_LIFETIME).unwrap_or(now));
-        let mut params = parameters(Vec::new(), not_before, not_after).map_err(|error| error.to_string())?;
-        params.distinguished_name = name_of(&key);
-        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        let certificate = params.self_signed(&key).map_err(|error| error.to_string())?.pem();
-        storage.keep_ca(&certificate, &Zeroizing::new(key.serialize_pem()))?;
-        Ok(Authority { params, key, not_after })
     }
-
-    /// That of a file. Its name follows from its key, so that nothing needs to be read from the certificate but whose it is, and until when.
-    fn kept(certificate: &str, key: &str) -> Result<Authority, String> {
-        let key = KeyPair::from_pem(key).map_err(|error| format!("the key cannot be read: {error}"))?;
-        let der = key::first_certificate(certificate.as_bytes()).ok_or("the certificate cannot be read")?;
-        let certificate =
-            Certificate::from_der(&der).map_err(|error| format!("the certificate cannot be read: {error}"))?;
-        if certificate.public_spki_der() != key.subject_public_key_info() {
-            return Err("key and certificate do not belong together".to_owned());
-        }
-        let mut params = CertificateParams::default();
-        params.distinguished_name = name_of(&key);
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        Ok(Authority { params, key, not_after: certificate.not_after() })
-    }
-
-    fn sign(&self, wanted: &Wanted, key_pem: &str) -> Result<String, rcgen::Error> {
-        let now = SystemTime::now();
-        let (not_before, not_after) =
-            (now.checked_sub(SKEW).unwrap_or(now), now.checked_add(LEAF_LIFETIME).unwrap_or(now));
-        let mut params = parameters(wanted.names(), not_before, not_after.min(self.not_after))?;
-        params.is_ca = IsCa::ExplicitNoCa;
-        params.use_authority_key_identifier_extension = true;
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        let issuer = Issuer::from_params(&self.params, &self.key);
-        Ok(params.signed_by(&KeyPair::from_pem(key_pem)?, &issuer)?.pem())
-    }
+    let (made, files) = Authority::make(CALLED, now, CA_LIFETIME)?;
+    storage.keep_ca(&files.certificate, &files.key)?;
+    Ok(made)
 }
 
-/// The name of a CA: each has another one, so that clients that trust two of them find the right one.
-fn name_of(key: &KeyPair) -> DistinguishedName {
-    let digest = digest::sha256(&key.subject_public_key_info());
-    let short: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
-    let mut name = DistinguishedName::new();
-    name.push(DnType::OrganizationName, "Portunus");
-    name.push(DnType::CommonName, format!("Portunus development CA {short}"));
-    name
-}
-
-fn parameters(
-    names: Vec<String>,
-    not_before: SystemTime,
-    not_after: SystemTime,
-) -> Result<CertificateParams, rcgen::Error> {
-    let mut params = CertificateParams::new(names)?;
-    params.distinguished_name = DistinguishedName::new();
-    let date = |time: SystemTime| {
-        rcgen::date_time_ymd(1970, 1, 1) + time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+fn sign(authority: &Authority, wanted: &Wanted, key_pem: &str) -> Result<String, String> {
+    let failed = |error: rcgen::Error| format!("no certificate can be made: {error}");
+    let now = SystemTime::now();
+    let leaf = Leaf {
+        // Tells names from addresses.
+        names: CertificateParams::new(wanted.names()).map_err(failed)?.subject_alt_names,
+        validity: (now.checked_sub(SKEW).unwrap_or(now), now.checked_add(LEAF_LIFETIME).unwrap_or(now)),
+        purpose: Purpose::Server,
+        serial: None,
     };
-    (params.not_before, params.not_after) = (date(not_before), date(not_after));
-    Ok(params)
+    Ok(authority.certify(&leaf, &KeyPair::from_pem(key_pem).map_err(failed)?)?.pem())
 }
 
 #[cfg(test)]
@@ -205,10 +145,12 @@ mod tests {
         let storage = Storage::at(dir.path());
         storage.make().unwrap();
         let now = SystemTime::now();
-        let first = Authority::of(&storage, now - CA_LIFETIME + CA_RENEWAL + DAY).unwrap();
-        let same = Authority::of(&storage, now).unwrap();
-        assert_eq!(first.key.subject_public_key_info(), same.key.subject_public_key_info());
-        let next = Authority::of(&storage, now + DAY + DAY).unwrap();
-        assert_ne!(first.key.subject_public_key_info(), next.key.subject_public_key_info());
+        let fingerprint_at = |time: SystemTime| {
+            authority(&storage, time).unwrap();
+            place(&storage).1.unwrap()
+        };
+        let first = fingerprint_at(now - CA_LIFETIME + CA_RENEWAL + DAY);
+        assert_eq!(first, fingerprint_at(now));
+        assert_ne!(first, fingerprint_at(now + DAY + DAY));
     }
 }

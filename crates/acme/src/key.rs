@@ -1,14 +1,19 @@
 //! Keys, the requests that are signed with them, and what comes back: the chain that an authority issued, looked at before it is kept.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use instant_acme::CertificateIdentifier;
 use keystore::pem::{self, Label};
-use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair, RsaKeySize};
+use rcgen::{
+    CertificateParams, CustomExtension, DistinguishedName, KeyPair, PublicKeyData, SignatureAlgorithm, SigningKey,
+};
+use tls::crypto::public_key::key_bits;
 use tls::crypto::{Certificate, PrivateKey, digest};
 use tls::{Identity, KeyType};
 use zeroize::Zeroizing;
@@ -16,19 +21,63 @@ use zeroize::Zeroizing;
 use crate::schedule::Validity;
 use crate::wanted::{Subject, Wanted};
 
+/// The label of a public key in PEM (RFC 7468 §13).
+const PUBLIC_KEY: &str = "PUBLIC KEY";
+
 /// Certificates in a chain.
 const MAX_CHAIN: usize = 10;
 
-/// A new key, as PKCS#8 in PEM. RSA takes a while.
-///
-/// # Errors
-/// The library could not make it.
-pub fn generate(key_type: KeyType) -> Result<Zeroizing<String>, String> {
-    let key = match key_type {
-        KeyType::Rsa => KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, RsaKeySize::_2048),
-        KeyType::Ecdsa | KeyType::Ed25519 => KeyPair::generate(),
-    };
-    Ok(Zeroizing::new(key.map_err(|error| format!("no key can be made: {error}"))?.serialize_pem()))
+/// A key of an order, as it is kept.
+pub enum OrderKey {
+    /// Itself.
+    Here(PrivateKey),
+    /// The public half of one that a key server has (RFC 5280 §4.1.2.7).
+    Elsewhere(Vec<u8>),
+}
+
+impl OrderKey {
+    /// Reads what is kept.
+    ///
+    /// # Errors
+    /// It is neither.
+    pub fn of_pem(text: &str) -> Result<OrderKey, String> {
+        let unreadable = |error: String| format!("our key cannot be read: {error}");
+        let blocks = pem::read(text.as_bytes()).map_err(|error| unreadable(error.to_string()))?;
+        let block = blocks.first().ok_or_else(|| unreadable("it is none".to_owned()))?;
+        if block.label == Label::Other(PUBLIC_KEY.to_owned()) {
+            return Ok(OrderKey::Elsewhere(block.der.to_vec()));
+        }
+        PrivateKey::from_der(&block.der).map(OrderKey::Here).map_err(|error| unreadable(error.to_string()))
+    }
+
+    /// Its public half.
+    pub fn public_spki_der(&self) -> &[u8] {
+        match self {
+            OrderKey::Here(key) => key.public_spki_der(),
+            OrderKey::Elsewhere(spki) => spki,
+        }
+    }
+}
+
+/// Whether a key that is kept is at a key server.
+pub fn is_elsewhere(text: &str) -> bool {
+    matches!(OrderKey::of_pem(text), Ok(OrderKey::Elsewhere(_)))
+}
+
+/// What is kept of a key that a key server has.
+pub fn public_pem(spki: &[u8]) -> Zeroizing<String> {
+    pem::write(&Label::Other(PUBLIC_KEY.to_owned()), spki)
+}
+
+/// The same of the key of the first certificate in a file.
+pub fn public_half(text: &[u8]) -> Option<Zeroizing<String>> {
+    let leaf = Certificate::from_der(&first_certificate(text)?).ok()?;
+    Some(public_pem(leaf.public_spki_der()))
+}
+
+/// Whether a file holds a private key.
+pub fn holds_private_key(text: &[u8]) -> bool {
+    pem::read(text).is_ok_and(|blocks| blocks.iter().any(|block| block.label.is_private_key()))
 }
 
 /// The request for a certificate (PKCS#10, DER).
@@ -36,18 +85,76 @@ pub fn generate(key_type: KeyType) -> Result<Zeroizing<String>, String> {
 /// # Errors
 /// The key cannot be read, or a name cannot stand in a certificate.
 pub fn request(wanted: &Wanted, key_pem: &str) -> Result<Vec<u8>, String> {
-    let text = |error: rcgen::Error| format!("the request cannot be made: {error}");
-    let key = KeyPair::from_pem(key_pem).map_err(text)?;
-    let mut params = CertificateParams::new(wanted.names()).map_err(text)?;
+    let key = KeyPair::from_pem(key_pem).map_err(|error| unmade(&error))?;
+    Ok(parameters(wanted)?.serialize_request(&key).map_err(|error| unmade(&error))?.der().to_vec())
+}
+
+/// What a request must have signed whose key is elsewhere: with SHA-256, by RSA PKCS#1 v1.5 or ECDSA.
+///
+/// # Errors
+/// As [`request`].
+pub fn to_be_signed(wanted: &Wanted, spki: &[u8]) -> Result<Vec<u8>, String> {
+    let signer = Signer { wanted, bits: bits(spki)?, signature: &[], message: RefCell::default() };
+    parameters(wanted)?.serialize_request(&signer).map_err(|error| unmade(&error))?;
+    Ok(signer.message.into_inner())
+}
+
+/// The request for a certificate (PKCS#10, DER), signed elsewhere.
+///
+/// # Errors
+/// As [`request`].
+pub fn signed_request(wanted: &Wanted, spki: &[u8], signature: &[u8]) -> Result<Vec<u8>, String> {
+    let signer = Signer { wanted, bits: bits(spki)?, signature, message: RefCell::default() };
+    Ok(parameters(wanted)?.serialize_request(&signer).map_err(|error| unmade(&error))?.der().to_vec())
+}
+
+fn parameters(wanted: &Wanted) -> Result<CertificateParams, String> {
+    let mut params = CertificateParams::new(wanted.names()).map_err(|error| unmade(&error))?;
     params.distinguished_name = DistinguishedName::new();
-    Ok(params.serialize_request(&key).map_err(text)?.der().to_vec())
+    Ok(params)
+}
+
+fn bits(spki: &[u8]) -> Result<&[u8], String> {
+    key_bits(spki).map_err(|error| format!("the public half of our key cannot be read: {error}"))
+}
+
+fn unmade(error: &rcgen::Error) -> String {
+    format!("the request cannot be made: {error}")
+}
+
+/// A key that is elsewhere, for a library that waits for nobody: gives the signature that there is, and notes what it is for.
+struct Signer<'a> {
+    wanted: &'a Wanted,
+    bits: &'a [u8],
+    signature: &'a [u8],
+    message: RefCell<Vec<u8>>,
+}
+
+impl PublicKeyData for Signer<'_> {
+    fn der_bytes(&self) -> &[u8] {
+        self.bits
+    }
+
+    fn algorithm(&self) -> &'static SignatureAlgorithm {
+        match self.wanted.key_type {
+            KeyType::Rsa => &rcgen::PKCS_RSA_SHA256,
+            KeyType::Ecdsa | KeyType::Ed25519 => &rcgen::PKCS_ECDSA_P256_SHA256,
+        }
+    }
+}
+
+impl SigningKey for Signer<'_> {
+    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, rcgen::Error> {
+        self.message.replace(message.to_vec());
+        Ok(self.signature.to_vec())
+    }
 }
 
 /// The certificate to present in a handshake of a challenge (RFC 8737 §3): for that name alone, with the digest of the key authorization.
 ///
 /// # Errors
 /// The library could not make it.
-pub fn proof(name: &str, digest: &[u8]) -> Result<std::sync::Arc<Identity>, String> {
+pub fn proof(name: &str, digest: &[u8]) -> Result<Arc<Identity>, String> {
     let make = || {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::new(vec![name.to_owned()])?;
@@ -98,7 +205,19 @@ pub fn held(wanted: &Wanted, text: &[u8]) -> Option<Held> {
     Some(Held::of(&leaf, &der))
 }
 
-/// Looks at a chain that an authority issued for our key: the file to keep (key, then chain), and what is in it.
+/// Key and chain in a file of ours, to be served, if they are for what is wanted.
+pub fn identity(wanted: &Wanted, text: &[u8]) -> Option<Arc<Identity>> {
+    let chain = certificates(text).ok()?;
+    let leaf = Certificate::from_der(chain.first()?).ok()?;
+    check_names(wanted, &leaf).ok()?;
+    let key = private_key(std::str::from_utf8(text).ok()?).ok()?;
+    if leaf.public_spki_der() != key.public_spki_der() {
+        return None;
+    }
+    Some(Identity::new(chain, key.to_pkcs8_der(), wanted.key_type))
+}
+
+/// Looks at a chain that an authority issued for our key: the file to keep (key, if it is here, then chain), and what is in it.
 ///
 /// # Errors
 /// It is not what was ordered; says how.
@@ -109,7 +228,7 @@ pub fn check(wanted: &Wanted, key_pem: &str, chain: &str) -> Result<(Zeroizing<S
     }
     let Some(der) = chain.first() else { return Err("the response holds no certificate".to_owned()) };
     let leaf = Certificate::from_der(der).map_err(|error| format!("the certificate cannot be read: {error}"))?;
-    let key = private_key(key_pem)?;
+    let key = OrderKey::of_pem(key_pem)?;
     if leaf.public_spki_der() != key.public_spki_der() {
         return Err("the certificate is for another key than ours".to_owned());
     }
@@ -120,9 +239,11 @@ pub fn check(wanted: &Wanted, key_pem: &str, chain: &str) -> Result<(Zeroizing<S
     if leaf.not_after() <= SystemTime::now() {
         return Err("the certificate has expired already".to_owned());
     }
-    let blocks: Vec<_> = std::iter::once(pem::write(&Label::PrivateKey, &key.to_pkcs8_der()))
-        .chain(chain.iter().map(|der| pem::write(&Label::Certificate, der)))
-        .collect();
+    let own = match &key {
+        OrderKey::Here(key) => Some(pem::write(&Label::PrivateKey, &key.to_pkcs8_der())),
+        OrderKey::Elsewhere(_) => None,
+    };
+    let blocks: Vec<_> = own.into_iter().chain(chain.iter().map(|der| pem::write(&Label::Certificate, der))).collect();
     let mut text = Zeroizing::new(String::new());
     text.reserve_exact(blocks.iter().map(|block| block.len()).sum());
     blocks.iter().for_each(|block| text.push_str(block));
@@ -166,6 +287,7 @@ fn private_key(pem: &str) -> Result<PrivateKey, String> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use keystore::keys::generate;
     use rcgen::{CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa};
 
     fn wanted(key_type: KeyType) -> Wanted {
@@ -196,7 +318,35 @@ mod tests {
             assert!(text.starts_with("-----BEGIN PRIVATE KEY-----"));
             assert!(!held.serial.is_empty() && held.authority_key_id.len() >= 20, "{held:?}");
             assert_eq!(super::held(&wanted, text.as_bytes()), Some(held));
+            assert!(identity(&wanted, text.as_bytes()).is_some());
+            let other = Wanted { subject: Subject::Name("other.example.com".to_owned()), key_type };
+            assert!(identity(&other, text.as_bytes()).is_none() && identity(&wanted, b"").is_none());
         }
+    }
+
+    #[test]
+    fn a_request_is_signed_elsewhere_and_nothing_secret_is_kept() {
+        for key_type in [KeyType::Ecdsa, KeyType::Rsa] {
+            let (wanted, key) = (wanted(key_type), generate(key_type).unwrap());
+            let spki = private_key(&key).unwrap().public_spki_der().to_vec();
+            let public = public_pem(&spki);
+            assert!(is_elsewhere(&public) && !is_elsewhere(&key));
+            let message = to_be_signed(&wanted, &spki).unwrap();
+            let signature = KeyPair::from_pem(&key).unwrap().sign(&message).unwrap();
+            let request = signed_request(&wanted, &spki, &signature).unwrap();
+            assert!(request.windows(message.len()).any(|part| part == message), "what was signed is what is sent");
+            if key_type == KeyType::Rsa {
+                assert_eq!(request, super::request(&wanted, &key).unwrap(), "as if the key were here");
+            }
+            let chain = issued(&["www.example.com"], &key, |_| ());
+            let (text, held) = check(&wanted, &public, &chain).unwrap();
+            assert!(text.starts_with("-----BEGIN CERTIFICATE-----") && !holds_private_key(text.as_bytes()));
+            assert_eq!(super::held(&wanted, text.as_bytes()), Some(held));
+            assert_eq!(public_half(text.as_bytes()), Some(public));
+            let other = public_pem(private_key(&generate(key_type).unwrap()).unwrap().public_spki_der());
+            assert!(check(&wanted, &other, &chain).unwrap_err().contains("another key"));
+        }
+        assert!(bits(b"no key").is_err() && OrderKey::of_pem("").is_err());
     }
 
     /// rcgen writes names that are addresses as such.

@@ -6,6 +6,8 @@
 //!                                             └→ proof ─→ proxy::challenges ←─ handshakes and requests of the CA
 //! ```
 //!
+//! In a fleet one node orders, and all have its folder and show its proofs (`peers`, `mirror`).
+//!
 //! One task of the main thread, off the data path. Serves nothing, and knows nothing of listeners: what it has to say to the outside it gives to
 //! `proxy::challenges`, and what it has ordered it writes to a file.
 #![forbid(unsafe_code)]
@@ -16,11 +18,15 @@ mod proof;
 pub mod preflight;
 mod authority;
 mod internal;
+pub mod mirror;
 mod storage;
 mod dns;
+mod elsewhere;
 mod client;
+pub mod peers;
 mod key;
 mod wanted;
 mod schedule;
+mod on_demand;
 
 pub use service::{make_folders, run};

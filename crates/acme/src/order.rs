@@ -13,13 +13,16 @@ use instant_acme::{
     AuthorizationHandle, AuthorizationStatus, CertificateIdentifier, ChallengeStatus, Error, Identifier, NewOrder,
     Order, OrderStatus, RetryPolicy,
 };
-use proxy::challenges::{Challenges, Published};
+use proxy::challenges::Challenges;
+use zeroize::Zeroizing;
 
 use crate::authority::{Authority, explain, explain_problem, patiently};
 use crate::client::shown;
-use crate::dns::{TxtRecord, Zones};
+use crate::dns::{StandingRecord, TxtRecord, Zones};
+use crate::elsewhere::{KeyServers, Unsigned, is_of_type};
 use crate::internal;
-use crate::key::{self, Held};
+use crate::key::{self, Held, OrderKey};
+use crate::peers::{Peers, Proof, is_token};
 use crate::proof;
 use crate::storage::{Begun, Record, Storage};
 use crate::wanted::Wanted;
@@ -48,6 +51,10 @@ pub struct Job {
     pub kinds: Vec<ChallengeKind>,
     /// Who sets records in the DNS.
     pub zones: Option<Zones>,
+    /// Who makes and keeps its key, if that is not done here.
+    pub key_servers: Option<Rc<KeyServers>>,
+    /// The other nodes of the fleet, which show the proofs, too.
+    pub peers: Option<Arc<dyn Peers>>,
     /// What it takes the place of.
     pub replaces: Option<CertificateIdentifier<'static>>,
 }
@@ -60,6 +67,9 @@ pub struct Issued {
     /// Who issued it: host, and URL of the directory.
     pub authority: (String, String),
 }
+
+/// Keeps a proof where authorities find it.
+type Showing = Box<dyn Send>;
 
 /// Why there is no certificate.
 #[derive(Debug)]
@@ -81,6 +91,23 @@ impl From<String> for Problem {
     }
 }
 
+/// Who we are to an authority, and who it is to the DNS.
+struct Client {
+    issuers: Vec<String>,
+    account: String,
+}
+
+impl Client {
+    /// The record that must stand in the DNS for a host.
+    fn standing_record(&self, host: &str, wildcard: bool) -> Result<StandingRecord, String> {
+        if self.issuers.is_empty() {
+            return Err("the directory does not say what the authority is called in the DNS (`caaIdentities`); name it as `issuer` of `directory`".to_owned());
+        }
+        let (issuers, account) = (self.issuers.clone(), self.account.clone());
+        Ok(StandingRecord { host: host.to_ascii_lowercase(), issuers, account, wildcard })
+    }
+}
+
 /// What came of trying one authority.
 #[derive(Debug)]
 pub struct Attempt {
@@ -96,7 +123,9 @@ impl Job {
         let mut attempts = Vec::new();
         if self.acme.is_internal {
             let problem = match self.issue_internally().await {
-                Ok(held) => return self.issued(held, internal::NAME, internal::NAME, attempts).await,
+                Ok(held) => {
+                    return self.issued(held, (internal::NAME, internal::NAME), record.demanded, attempts).await;
+                }
                 Err(problem) => problem,
             };
             attempts.push(Attempt { authority: internal::NAME.to_owned(), problem: Some(problem) });
@@ -121,7 +150,7 @@ impl Job {
                 tracing::warn!(keystore, names, authority = host, "not issued by this authority: {problem}");
             }
             if let Ok(held) = outcome {
-                return self.issued(held, host, &authority.config.url, attempts).await;
+                return self.issued(held, (host, &authority.config.url), record.demanded, attempts).await;
             }
             attempts.push(Attempt { authority: host.clone(), problem });
         }
@@ -141,12 +170,12 @@ impl Job {
     async fn issued(
         &self,
         held: Held,
-        host: &str,
-        url: &str,
+        (host, url): (&str, &str),
+        demanded: Option<SystemTime>,
         mut attempts: Vec<Attempt>,
     ) -> (Result<Issued, String>, Vec<Attempt>, Record) {
         attempts.push(Attempt { authority: host.to_owned(), problem: None });
-        let record = Record { issued_by: Some(url.to_owned()), ..Record::default() };
+        let record = Record { issued_by: Some(url.to_owned()), demanded, ..Record::default() };
         let kept = self.keep_record(&record).await;
         // The certificate is there; what is lost is who issued it.
         kept.unwrap_or_else(|problem| tracing::warn!("{problem}"));
@@ -169,17 +198,15 @@ impl Job {
             Some(order) => order,
             None => self.begin(authority, &account, record).await?,
         };
-        let Some(key) = record.order.as_ref().map(|begun| begun.key.clone()) else {
-            return Err("the key of the order is not there".to_owned().into());
-        };
-        let published = match self.authorize(&mut order, record).await {
+        let client = Client { issuers: authority.issuers(), account: account.id().to_owned() };
+        let published = match self.authorize(&mut order, &client, record).await {
             Ok(published) => published,
             Err(problem) => {
                 record.order = None;
                 return Err(problem.into());
             }
         };
-        let outcome = self.finish(&mut order, &key).await;
+        let outcome = self.finish(&mut order, record).await;
         drop(published);
         let chain = match outcome {
             Ok(chain) => chain,
@@ -191,7 +218,7 @@ impl Job {
                 return Err(problem);
             }
         };
-        let checked = key::check(&self.wanted, &key, &chain);
+        let checked = key::check(&self.wanted, &key_of(record)?, &chain);
         let (text, held) = checked.inspect_err(|_| record.order = None)?;
         let (storage, wanted) = (self.storage.clone(), self.wanted.clone());
         let kept = tokio::task::spawn_blocking(move || storage.keep(&wanted, &text)).await;
@@ -206,7 +233,10 @@ impl Job {
         account: &instant_acme::Account,
         record: &mut Record,
     ) -> Option<Order> {
-        let is_whole = |begun: &&Begun| begun.authority == authority.config.url && !begun.url.is_empty();
+        let is_whole = |begun: &&Begun| {
+            let is_kept_as_before = key::is_elsewhere(&begun.key) == self.key_servers.is_some();
+            is_kept_as_before && begun.authority == authority.config.url && !begun.url.is_empty()
+        };
         let begun = record.order.as_ref().filter(is_whole)?;
         let url = begun.url.clone();
         let found = patiently!(account.order(url.clone())).ok();
@@ -217,16 +247,18 @@ impl Job {
         found
     }
 
-    /// Begins an order, with a key of its own. Both are on disk before anything is finalized.
+    /// Begins an order, with a key of its own. Both are on disk before anything is finalized. The URL is what the authority responds with (RFC 8555 §7.4), so
+    /// who ends between that response and its writing leaves an order that nobody goes on with: the next one makes another.
     async fn begin(
         &self,
         authority: &Authority,
         account: &instant_acme::Account,
         record: &mut Record,
     ) -> Result<Order, String> {
-        let key_type = self.wanted.key_type;
-        let key = tokio::task::spawn_blocking(move || key::generate(key_type)).await;
-        let key = key.unwrap_or_else(|error| Err(error.to_string()))?;
+        let key = match &self.key_servers {
+            Some(servers) => self.key_elsewhere(servers, record).await?,
+            None => self.key_here().await?,
+        };
         // Nothing is ordered that could not be kept: this is about as large as what will be.
         let mut begun = Begun { authority: authority.config.url.clone(), url: String::new(), key };
         record.order = Some(begun.clone());
@@ -246,6 +278,68 @@ impl Job {
         record.order = Some(begun);
         self.keep_record(record).await?;
         Ok(order)
+    }
+
+    async fn key_here(&self) -> Result<Zeroizing<String>, String> {
+        let key_type = self.wanted.key_type;
+        let key = tokio::task::spawn_blocking(move || keystore::keys::generate(key_type)).await;
+        key.unwrap_or_else(|error| Err(error.to_string()))
+    }
+
+    /// The public half of a key at a key server: of the one that was made for an order before, of the one that the certificate has, or of a new one.
+    async fn key_elsewhere(&self, servers: &KeyServers, record: &mut Record) -> Result<Zeroizing<String>, String> {
+        if let Some(made) = &record.made_key {
+            return Ok(made.clone());
+        }
+        let (storage, wanted) = (self.storage.clone(), self.wanted.clone());
+        let held = tokio::task::spawn_blocking(move || storage.public_key(&wanted)).await;
+        let is_usable = |held: &Zeroizing<String>| {
+            OrderKey::of_pem(held).is_ok_and(|key| is_of_type(self.wanted.key_type, key.public_spki_der()))
+        };
+        match held.ok().flatten().filter(is_usable) {
+            Some(held) => Ok(held),
+            None => self.make_elsewhere(servers, record).await,
+        }
+    }
+
+    /// Has a key made at a key server, and notes its public half on disk, so that no further one is made for this certificate.
+    async fn make_elsewhere(&self, servers: &KeyServers, record: &mut Record) -> Result<Zeroizing<String>, String> {
+        let made = key::public_pem(&servers.make(self.wanted.key_type).await?);
+        record.made_key = Some(made.clone());
+        self.keep_record(record).await?;
+        Ok(made)
+    }
+
+    /// The request for the certificate. A key that its key server has no more is replaced by a new one.
+    async fn request(&self, record: &mut Record) -> Result<Vec<u8>, String> {
+        let Some(servers) = &self.key_servers else { return key::request(&self.wanted, &key_of(record)?) };
+        match self.request_elsewhere(servers, &key_of(record)?).await {
+            Ok(request) => return Ok(request),
+            Err(Unsigned::Unknown) => {}
+            Err(Unsigned::Other(problem)) => return Err(problem),
+        }
+        let (keystore, names) = (&self.keystore, self.wanted.shown());
+        tracing::warn!(keystore, names, "the key servers do not have the key of this certificate; a new one is made");
+        let made = self.make_elsewhere(servers, record).await?;
+        if let Some(begun) = &mut record.order {
+            begun.key = made;
+        }
+        self.keep_record(record).await?;
+        self.request_elsewhere(servers, &key_of(record)?).await.map_err(|unsigned| match unsigned {
+            Unsigned::Unknown => {
+                "the key servers do not have the key that was just made; those of a group must hold the same keys"
+                    .to_owned()
+            }
+            Unsigned::Other(problem) => problem,
+        })
+    }
+
+    async fn request_elsewhere(&self, servers: &KeyServers, key_pem: &str) -> Result<Vec<u8>, Unsigned> {
+        let key = OrderKey::of_pem(key_pem).map_err(Unsigned::Other)?;
+        let spki = key.public_spki_der();
+        let message = key::to_be_signed(&self.wanted, spki).map_err(Unsigned::Other)?;
+        let signature = servers.sign(self.wanted.key_type, spki, &message).await?;
+        key::signed_request(&self.wanted, spki, &signature).map_err(Unsigned::Other)
     }
 
     /// A new order. Who issued the certificate that is there is told that this is its successor (RFC 9773 §5), and may not want to know.
@@ -287,7 +381,7 @@ impl Job {
     }
 
     /// Proves all that is not proved yet. The proofs are there for as long as what is given back; what stands in the DNS is noted.
-    async fn authorize(&self, order: &mut Order, record: &mut Record) -> Result<Vec<Published>, String> {
+    async fn authorize(&self, order: &mut Order, client: &Client, record: &mut Record) -> Result<Vec<Showing>, String> {
         let mut published = Vec::new();
         if order.state().status != OrderStatus::Pending {
             return Ok(published);
@@ -302,7 +396,7 @@ impl Job {
         // All of them were fetched.
         while let Some(authorization) = authorizations.next().await {
             let mut authorization = authorization.map_err(|error| explain(&error))?;
-            published.extend(self.prove(&mut authorization, record).await?);
+            published.extend(self.prove(&mut authorization, client, record).await?);
         }
         Ok(published)
     }
@@ -310,8 +404,9 @@ impl Job {
     async fn prove<'a>(
         &self,
         authorization: &'a mut AuthorizationHandle<'a>,
+        client: &Client,
         record: &mut Record,
-    ) -> Result<Option<Published>, String> {
+    ) -> Result<Option<Showing>, String> {
         let asked = authorization.identifier();
         let (identifier, wildcard) = (asked.identifier.clone(), asked.wildcard);
         let name = shown(&asked.to_string());
@@ -335,18 +430,23 @@ impl Job {
         let Some(mut challenge) = authorization.challenge(proof::type_of(kind)) else {
             return Err(format!("the challenge for {name} is gone"));
         };
-        if !proof::is_token(&challenge.token) {
+        // What stands in the DNS for good has none.
+        if kind != ChallengeKind::DnsPersist01 && !is_token(&challenge.token) {
             return Err(format!("the token of the challenge for {name} is malformed: {}", shown(&challenge.token)));
         }
-        let key_authorization = challenge.key_authorization();
         let published = match (kind, &identifier) {
+            (ChallengeKind::DnsPersist01, Identifier::Dns(host)) => {
+                client.standing_record(host, wildcard)?.look().await?;
+                None
+            }
             (ChallengeKind::Dns01, Identifier::Dns(host)) => {
-                self.set_txt(TxtRecord::new(&host.to_ascii_lowercase(), key_authorization.dns_value()), record).await?;
+                let value = challenge.key_authorization().dns_value();
+                self.set_txt(TxtRecord::new(&host.to_ascii_lowercase(), value), record).await?;
                 None
             }
             _ => {
-                let proof = (challenge.token.as_str(), &key_authorization);
-                Some(proof::publish(&self.challenges, kind, &identifier, proof)?)
+                let proof = (challenge.token.as_str(), &challenge.key_authorization());
+                Some(self.show(proof::of(kind, &identifier, proof)?).await?)
             }
         };
         tracing::debug!(name, challenge = kind.name(), "challenge published");
@@ -355,6 +455,15 @@ impl Job {
             patiently!(challenge.set_ready()).map_err(|error| format!("{}: {}", kind.name(), explain(&error)))?;
         }
         Ok(published)
+    }
+
+    /// Shows a proof, here and on the other nodes, once all of them have it.
+    async fn show(&self, proof: Proof) -> Result<Showing, String> {
+        let here = proof.show(&self.challenges)?;
+        let Some(peers) = self.peers.clone() else { return Ok(Box::new(here)) };
+        let shown = tokio::task::spawn_blocking(move || peers.show(&proof)).await;
+        let elsewhere = shown.unwrap_or_else(|error| Err(error.to_string()))?;
+        Ok(Box::new((here, elsewhere)))
     }
 
     /// Sets a record in the DNS, after noting it on disk: whoever goes on with the order removes it.
@@ -368,7 +477,7 @@ impl Job {
     }
 
     /// Waits until all is proved, sends the request, and waits for the chain.
-    async fn finish(&self, order: &mut Order, key_pem: &str) -> Result<String, Problem> {
+    async fn finish(&self, order: &mut Order, record: &mut Record) -> Result<String, Problem> {
         let looks =
             RetryPolicy::new().initial_delay(FIRST_LOOK).backoff(LOOKS_GROW).timeout(self.acme.options.order_timeout);
         if order.state().status == OrderStatus::Pending {
@@ -381,7 +490,7 @@ impl Job {
             }
         }
         if order.state().status == OrderStatus::Ready {
-            let request = key::request(&self.wanted, key_pem)?;
+            let request = self.request(record).await?;
             patiently!(order.finalize_csr(&request)).map_err(|error| explain(&error))?;
         }
         patiently!(order.poll_certificate(&looks)).map_err(|error| explain(&error).into())
@@ -398,6 +507,12 @@ impl Job {
         }
         if problems.is_empty() { "the authority made the order invalid".to_owned() } else { problems.join("; ") }
     }
+}
+
+/// The key of an order that was begun.
+fn key_of(record: &Record) -> Result<Zeroizing<String>, String> {
+    let begun = record.order.as_ref().map(|begun| begun.key.clone());
+    begun.ok_or_else(|| "the key of the order is not there".to_owned())
 }
 
 /// Has the state of each authorization there. What was fetched already is not fetched again.

@@ -12,7 +12,8 @@ use hickory_resolver::proto::rr::{Name, RData, RecordType};
 use net::Endpoint;
 use tokio::net::TcpStream;
 
-use crate::dns::{self, TxtRecord};
+use crate::dns::{self, StandingRecord, TxtRecord};
+use crate::storage::Storage;
 
 /// Time to connect.
 const CONNECT_TIME: Duration = Duration::from_secs(3);
@@ -41,14 +42,15 @@ pub enum Verdict {
     Bad,
 }
 
-/// Looks at all names that the keystores of a configuration order certificates for.
-pub async fn run(config: &Config) -> Vec<Finding> {
+/// Looks at all names that the keystores of a configuration order certificates for. `begin` is called with each before it is looked at.
+pub async fn run(config: &Config, begin: impl Fn(&str)) -> Vec<Finding> {
     let mut findings = Vec::new();
     let resolver = dns::resolver();
     for keystore in config.keystores.values() {
         let Some(acme) = keystore.acme.as_ref().filter(|acme| !acme.is_internal) else { continue };
         let here = Here { config, keystore: &keystore.name, acme };
         for name in &acme.names {
+            begin(name);
             let (verdict, text) = match &resolver {
                 Ok(resolver) => here.name(resolver, name).await,
                 Err(problem) => (Verdict::Bad, problem.clone()),
@@ -56,6 +58,7 @@ pub async fn run(config: &Config) -> Vec<Finding> {
             findings.push(Finding { keystore: keystore.name.clone(), name: name.clone(), text, verdict });
         }
         for address in &acme.addresses {
+            begin(&address.to_string());
             let (verdict, text) = here.by_connecting(&[*address]).await;
             findings.push(Finding { keystore: keystore.name.clone(), name: address.to_string(), text, verdict });
         }
@@ -77,8 +80,14 @@ impl Here<'_> {
         if self.acme.challenges.contains(&ChallengeKind::Dns01) {
             found = Some(self.by_record(resolver, name.trim_start_matches("*.")).await);
         }
+        if self.acme.challenges.contains(&ChallengeKind::DnsPersist01) {
+            let standing = self.by_standing_record(name).await;
+            found = found.filter(|found| found.0 <= standing.0).or(Some(standing));
+        }
         if found.as_ref().is_some_and(|(verdict, _)| *verdict == Verdict::Good) || name.starts_with("*.") {
-            return found.unwrap_or_else(|| (Verdict::Bad, "a wildcard is proved by `dns-01` alone".to_owned()));
+            return found.unwrap_or_else(|| {
+                (Verdict::Bad, "a wildcard is proved by `dns-01` or `dns-persist-01` alone".to_owned())
+            });
         }
         if self.acme.challenges.iter().all(|kind| kind.port().is_none()) {
             return found.unwrap_or_else(|| (Verdict::Bad, "`challenges` is empty".to_owned()));
@@ -169,9 +178,34 @@ impl Here<'_> {
         let speaks = match kind {
             ChallengeKind::TlsAlpn01 => listener.tls.as_ref().is_some_and(|tls| tls.keystore == self.keystore),
             ChallengeKind::Http01 => listener.tls.is_none() && listener.reads_requests(),
-            ChallengeKind::Dns01 => false,
+            ChallengeKind::Dns01 | ChallengeKind::DnsPersist01 => false,
         };
         speaks && listener.bind.iter().any(is_there)
+    }
+
+    /// Whether the record that stands for good is there, for the account with the first authority.
+    async fn by_standing_record(&self, name: &str) -> (Verdict, String) {
+        let Some(authority) = self.acme.authorities.first() else {
+            return (Verdict::Bad, "no authority is asked".to_owned());
+        };
+        let host = &authority.host;
+        let Some((account, said)) = Storage::at(&self.acme.folder).account_url(&authority.url) else {
+            let text = format!(
+                "the record names our account with {host}, and there is none in `folder` yet; start once, then check again (dns-persist-01)"
+            );
+            return (Verdict::Uncertain, text);
+        };
+        let issuers = authority.issuer.clone().map_or(said, |issuer| vec![issuer]);
+        if issuers.is_empty() {
+            let text = format!("{host} did not say what it is called in the DNS; name it as `issuer` of `directory`");
+            return (Verdict::Bad, text);
+        }
+        let wildcard = name.starts_with("*.");
+        let record = StandingRecord { host: name.trim_start_matches("*.").to_owned(), issuers, account, wildcard };
+        match record.look().await {
+            Ok(()) => (Verdict::Good, format!("{} is for our account with {host}", record.name())),
+            Err(problem) => (Verdict::Bad, problem),
+        }
     }
 
     /// Whether the record of a host is where we set it.

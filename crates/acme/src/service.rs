@@ -3,7 +3,12 @@
 //! One keeper per keystore. Whatever the configuration says next, a keeper whose settings are as they were goes on with what it has begun. Times are
 //! compared with the wall clock, not slept for: clocks are set, and machines sleep.
 
-use std::collections::{BTreeMap, HashMap};
+mod demanded;
+mod entry;
+mod keeper;
+mod nodes;
+
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -12,19 +17,22 @@ use arc_swap::ArcSwap;
 use config::{AcmeConfig, ChallengeKind, Config, Service};
 use proxy::generation::Generation;
 use telemetry::Reporter;
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-use tokio::task::AbortHandle;
+use tls::Identity;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::MissedTickBehavior;
 
 use crate::authority::Authority;
 use crate::client::Client;
 use crate::dns::Zones;
-use crate::internal;
-use crate::key::Held;
+use crate::elsewhere::KeyServers;
+use crate::on_demand::Gatekeeper;
 use crate::order::{Attempt, Issued, Job};
-use crate::schedule::{self, Validity, Window};
-use crate::storage::{Lock, Record, Storage};
-use crate::wanted::{self, Wanted};
+use crate::peers::{Membership, PeerNews, Peers};
+use crate::schedule::Window;
+use crate::storage::{Record, Storage};
+use crate::wanted::{self, Subject, Wanted};
+use entry::{Entry, Order};
+use keeper::Keeper;
 
 /// How often what is due is looked for.
 const TICK: Duration = Duration::from_millis(500);
@@ -40,20 +48,45 @@ pub fn make_folders(config: &Config) {
 }
 
 /// Orders and renews certificates for whatever generation is active until it is dropped; what is under way then is gone on with by whoever comes next.
-/// Needs a runtime that takes local tasks.
-pub async fn run(generations: Arc<ArcSwap<Generation>>, reporter: Arc<Reporter>) {
+/// Needs a runtime that takes local tasks. In a fleet, `membership` is the place of this node there.
+pub async fn run(generations: Arc<ArcSwap<Generation>>, reporter: Arc<Reporter>, membership: Option<Membership>) {
     let (sender, mut news) = unbounded_channel();
-    let mut service = Running { generations, reporter, sender, seen: 0, keepers: BTreeMap::new() };
+    let (peers, mut said) = membership.map(|Membership { peers, news }| (peers, news)).unzip();
+    let keepers = BTreeMap::new();
+    let mut service = Running { generations, reporter, sender, seen: 0, keepers, peers, led: false };
+    let demanded = Arc::clone(service.generations.load().issuance.news());
     let mut tick = tokio::time::interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             _ = tick.tick() => service.turn().await,
+            () = demanded.notified() => service.turn().await,
+            Some(said) = heard(&mut said) => {
+                service.hear(said).await;
+                service.turn().await;
+            }
             Some(news) = news.recv() => match news {
-                News::Ordered(end) => service.note(*end),
+                News::Ordered(end) => {
+                    service.note(*end);
+                    service.turn().await;
+                }
+                News::Agreed { keystore, name, answer } => {
+                    if let Some(keeper) = service.keepers.get_mut(&keystore) {
+                        keeper.note_answer(&keystore, &name, answer, &service.reporter);
+                    }
+                    service.turn().await;
+                }
                 News::Asked(suggestion) => service.note_suggestion(suggestion),
             },
         }
+    }
+}
+
+/// What the other nodes say; without any, nothing ever.
+async fn heard(said: &mut Option<UnboundedReceiver<PeerNews>>) -> Option<PeerNews> {
+    match said {
+        Some(said) => said.recv().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -61,6 +94,12 @@ pub async fn run(generations: Arc<ArcSwap<Generation>>, reporter: Arc<Reporter>)
 enum News {
     Ordered(Box<End>),
     Asked(Suggestion),
+    /// Whether a name may have a certificate.
+    Agreed {
+        keystore: String,
+        name: Box<str>,
+        answer: Result<bool, String>,
+    },
 }
 
 /// When an authority suggests to renew a certificate.
@@ -79,6 +118,8 @@ struct End {
     outcome: Result<Issued, String>,
     attempts: Vec<Attempt>,
     record: Record,
+    /// What is to be served, of a name that clients asked for.
+    identity: Option<Arc<Identity>>,
 }
 
 struct Running {
@@ -88,50 +129,15 @@ struct Running {
     /// The generation that the keepers follow.
     seen: u64,
     keepers: BTreeMap<String, Keeper>,
-}
-
-/// What is kept of one keystore.
-struct Keeper {
-    acme: Arc<AcmeConfig>,
-    storage: Storage,
-    /// What is wrong with the folder, as it was said last.
-    problem: Option<String>,
-    lock: Option<Lock>,
-    authorities: Vec<Rc<Authority>>,
-    kinds: Vec<ChallengeKind>,
-    zones: Option<Zones>,
-    entries: BTreeMap<Wanted, Entry>,
-    has_said_whom_to_trust: bool,
-}
-
-/// What is known of one certificate.
-#[derive(Default)]
-struct Entry {
-    held: Option<Held>,
-    record: Record,
-    running: Option<Order>,
-    /// Varies the pause after a failure.
-    point: f64,
-    /// When the authority suggests to renew it.
-    window: Option<Window>,
-    /// When it is asked again; none: it was not asked about this certificate.
-    ask_again: Option<SystemTime>,
-    is_asking: bool,
-    /// When it was ordered last, and how often in a row that was soon after the time before, as authorities may suggest without an end.
-    hurried: (Option<SystemTime>, u32),
-}
-
-/// An order under way, which ends with its owner.
-struct Order(AbortHandle);
-
-impl Drop for Order {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+    /// The other nodes of the fleet, if this is one.
+    peers: Option<Arc<dyn Peers>>,
+    /// This node was the one of them that orders.
+    led: bool,
 }
 
 impl Running {
     async fn turn(&mut self) {
+        self.follow_leader();
         let generation = self.generations.load_full();
         if generation.number != self.seen {
             self.follow(&generation);
@@ -143,9 +149,15 @@ impl Running {
         let Some(challenges) = generation.issuance.challenges() else { return };
         let now = SystemTime::now();
         for (name, keeper) in &mut self.keepers {
+            keeper.load_on_demand(now).await;
+            if let Some(peers) = self.peers.as_ref().filter(|_| !self.led) {
+                keeper.pass_demands_on(name, now, peers, &self.reporter);
+                continue;
+            }
             if !keeper.may_order(name).await {
                 continue;
             }
+            keeper.serve_demands(name, now, (&self.reporter, &self.sender, &self.generations)).await;
             keeper.ask_when_to_renew(name, now, &self.sender);
             for wanted in keeper.due(now) {
                 let job = Job {
@@ -153,19 +165,32 @@ impl Running {
                     wanted: wanted.clone(),
                     acme: Arc::clone(&keeper.acme),
                     authorities: keeper.authorities.clone(),
-                    storage: keeper.storage.clone(),
+                    storage: keeper.storage_of(&wanted),
                     challenges: Arc::clone(challenges),
                     kinds: keeper.kinds.clone(),
                     zones: keeper.zones.clone(),
+                    key_servers: keeper.key_servers.clone(),
+                    peers: self.peers.clone(),
                     replaces: keeper.entries.get(&wanted).and_then(|entry| entry.held.as_ref()?.identifier()),
                 };
                 let (sender, keystore) = (self.sender.clone(), name.clone());
                 let Some(entry) = keeper.entries.get_mut(&wanted) else { continue };
-                let record = entry.record.clone();
+                let (record, is_on_demand) = (entry.record.clone(), entry.on_demand);
                 let task = tokio::task::spawn_local(async move {
+                    let storage = job.storage.clone();
                     let (outcome, attempts, record) = job.run(record).await;
+                    let (of, is_issued) = (wanted.clone(), outcome.is_ok() && is_on_demand);
+                    let read = tokio::task::spawn_blocking(move || storage.identity(&of).filter(|_| is_issued)).await;
+                    let identity = read.ok().flatten();
                     // Nobody listens if the process is about to end.
-                    let _ = sender.send(News::Ordered(Box::new(End { keystore, wanted, outcome, attempts, record })));
+                    let _ = sender.send(News::Ordered(Box::new(End {
+                        keystore,
+                        wanted,
+                        outcome,
+                        attempts,
+                        record,
+                        identity,
+                    })));
                 });
                 entry.running = Some(Order(task.abort_handle()));
             }
@@ -180,16 +205,30 @@ impl Running {
         for (name, keystore) in &config.keystores {
             let Some(acme) = &keystore.acme else { continue };
             let kinds = usable_kinds(config, &acme.challenges);
-            let keeper = match before.remove(name).filter(|keeper| *keeper.acme == **acme) {
+            let group = keystore.key_servers.as_deref();
+            let is_as_before = |keeper: &Keeper| *keeper.acme == **acme && keeper.key_group() == group;
+            let keeper = match before.remove(name).filter(is_as_before) {
                 Some(keeper) => Keeper { kinds, ..keeper },
-                None => self.keeper(acme, kinds),
+                None => self.keeper(name, acme, kinds, group),
             };
+            let mut keeper = keeper;
+            if let (None, Some(settings), Some(demands)) =
+                (&keeper.on_demand, &acme.on_demand, generation.issuance.demands(name))
+            {
+                keeper.on_demand = Some(Gatekeeper::new(settings.clone(), Arc::clone(demands)));
+            }
             self.keepers.insert(name.clone(), keeper);
         }
     }
 
-    fn keeper(&self, acme: &Arc<AcmeConfig>, kinds: Vec<ChallengeKind>) -> Keeper {
-        let storage = Storage::at(&acme.folder);
+    fn keeper(
+        &self,
+        name: &str,
+        acme: &Arc<AcmeConfig>,
+        kinds: Vec<ChallengeKind>,
+        key_servers: Option<&str>,
+    ) -> Keeper {
+        let storage = Storage::at(&acme.folder).keyless(key_servers.is_some()).shared(self.peers.as_ref(), name);
         let authority = |config: &Arc<config::AuthorityConfig>| {
             let timeout = acme.options.request_timeout;
             let client = Client::start(Arc::clone(&self.generations), Arc::clone(config), timeout);
@@ -198,10 +237,14 @@ impl Running {
         Keeper {
             acme: Arc::clone(acme),
             has_said_whom_to_trust: false,
+            on_demand: None,
+            is_loaded: false,
             problem: None,
             lock: None,
             authorities: acme.authorities.iter().map(authority).collect(),
             kinds,
+            key_servers: key_servers
+                .map(|group| KeyServers::new(&self.generations, group, &self.reporter, acme.options.request_timeout)),
             zones: acme.dns.clone().map(|dns| Zones::new(dns, Arc::clone(&self.generations))),
             entries: wanted::of(acme).into_iter().map(|wanted| (wanted, Entry::default())).collect(),
             storage,
@@ -210,16 +253,21 @@ impl Running {
 
     /// An order ended.
     fn note(&mut self, end: End) {
-        let End { keystore, wanted, outcome, attempts, record } = end;
+        let End { keystore, wanted, outcome, attempts, record, identity } = end;
         for attempt in &attempts {
             self.reporter.certificate_ordered(&keystore, &attempt.authority, attempt.problem.is_none());
         }
         let Some(keeper) = self.keepers.get_mut(&keystore) else { return };
         let Some(entry) = keeper.entries.get_mut(&wanted) else { return };
+        // Not for want of a proof: another node may reach the authority.
+        let is_for_others = outcome.is_err() && record.unproved == entry.record.unproved;
         entry.running = None;
         entry.record = record;
         entry.point = fastrand::f64();
+        entry.is_agreed = false;
+        let is_on_demand = entry.on_demand;
         let (names, key_type) = (wanted.shown(), wanted.key_word());
+        let is_issued = outcome.is_ok();
         match outcome {
             Ok(issued) => {
                 let until = keystore::date::date(issued.held.validity.not_after);
@@ -239,6 +287,13 @@ impl Running {
                     "certificate not issued: {problem}"
                 );
             }
+        }
+        if let (true, Subject::Name(name)) = (is_on_demand, &wanted.subject) {
+            self.reporter.name_demanded(&keystore, if is_issued { "issued" } else { "failed" });
+            keeper.note_ordered(name, identity);
+        }
+        if is_for_others {
+            self.resign();
         }
         self.report();
     }
@@ -276,155 +331,16 @@ impl Running {
     /// How many certificates are missing, and how many cannot be had at the moment.
     fn report(&self) {
         for (name, keeper) in &self.keepers {
-            let entries = keeper.entries.values();
+            let names = keeper.names_on_demand(|entry| entry.held.is_some());
+            if keeper.on_demand.is_some() {
+                self.reporter.names_on_demand(name, names as u64);
+            }
+            let entries = keeper.entries.values().filter(|entry| !entry.on_demand);
             let now = SystemTime::now();
             let is_missing = |entry: &&Entry| entry.held.as_ref().is_none_or(|held| held.validity.not_after < now);
             let missing = entries.clone().filter(is_missing).count();
             let failing = entries.filter(|entry| entry.record.failures > 0).count();
             self.reporter.certificates_wanted(name, missing as u64, failing as u64);
-        }
-    }
-}
-
-impl Keeper {
-    /// Logs, once, where the certificate of a CA of our own is.
-    fn say_whom_to_trust(&mut self, keystore: &str) {
-        if !self.acme.is_internal || std::mem::replace(&mut self.has_said_whom_to_trust, true) {
-            return;
-        }
-        let (path, fingerprint) = internal::place(&self.storage);
-        let file = path.display().to_string();
-        tracing::info!(keystore, file, sha256 = fingerprint, "clients must trust this development CA");
-    }
-
-    /// Reads what there is: certificates may have been removed, or ordered by another process.
-    async fn look(&mut self) {
-        let (storage, all) = (self.storage.clone(), self.entries.keys().cloned().collect::<Vec<_>>());
-        let read = tokio::task::spawn_blocking(move || {
-            let known = |wanted: Wanted| {
-                let (held, record) = (storage.held(&wanted), storage.record(&wanted));
-                (wanted, (held, record))
-            };
-            all.into_iter().map(known).collect::<HashMap<_, _>>()
-        });
-        let Ok(mut read) = read.await else { return };
-        for (wanted, entry) in self.entries.iter_mut().filter(|(_, entry)| entry.running.is_none()) {
-            if let Some((held, record)) = read.remove(wanted) {
-                if entry.held != held {
-                    (entry.window, entry.ask_again) = (None, None);
-                }
-                (entry.held, entry.record) = (held, record);
-            }
-        }
-    }
-
-    /// Whether this process is the one that orders. What keeps it from that is logged once.
-    async fn may_order(&mut self, name: &str) -> bool {
-        if self.lock.is_some() {
-            return true;
-        }
-        let storage = self.storage.clone();
-        let locked = tokio::task::spawn_blocking(move || storage.make().and_then(|()| storage.lock())).await;
-        let problem = match locked.unwrap_or_else(|error| Err(error.to_string())) {
-            Ok(Some(lock)) => {
-                self.lock = Some(lock);
-                self.problem = None;
-                if internal::place(&self.storage).1.is_some() {
-                    self.say_whom_to_trust(name);
-                }
-                // Another process may have ordered meanwhile.
-                self.look().await;
-                return true;
-            }
-            Ok(None) => "another process orders certificates into this folder".to_owned(),
-            Err(problem) => problem,
-        };
-        if self.problem.as_ref() != Some(&problem) {
-            tracing::warn!(keystore = name, "no certificate is ordered: {problem}");
-            self.problem = Some(problem);
-        }
-        false
-    }
-
-    /// Has authorities asked when they suggest to renew what they have issued: one question at a time.
-    fn ask_when_to_renew(&mut self, keystore: &str, now: SystemTime, sender: &UnboundedSender<News>) {
-        if self.entries.values().any(|entry| entry.is_asking) {
-            return;
-        }
-        for (wanted, entry) in &mut self.entries {
-            let is_due = entry.running.is_none() && entry.ask_again.is_none_or(|again| again <= now);
-            let (true, Some(held), Some(issuer)) = (is_due, &entry.held, &entry.record.issued_by) else { continue };
-            let authority = self.authorities.iter().find(|authority| authority.config.url == *issuer);
-            let (Some(authority), Some(identifier)) = (authority.cloned(), held.identifier()) else { continue };
-            let (sender, keystore) = (sender.clone(), keystore.to_owned());
-            let (wanted, serial) = (wanted.clone(), held.serial.clone());
-            entry.is_asking = true;
-            tokio::task::spawn_local(async move {
-                let said = authority.renewal_window(&identifier).await;
-                let _ = sender.send(News::Asked(Suggestion { keystore, wanted, serial, said }));
-            });
-            return;
-        }
-    }
-
-    /// What is to be ordered now: what is missing first, then what ends first. Of one name, one order at a time.
-    fn due(&self, now: SystemTime) -> Vec<Wanted> {
-        let is_running = |wanted: &Wanted| {
-            self.entries.iter().any(|(other, entry)| entry.running.is_some() && other.subject == wanted.subject)
-        };
-        let under_way = self.entries.values().filter(|entry| entry.running.is_some()).count();
-        let mut due: Vec<(SystemTime, &Wanted)> = self
-            .entries
-            .iter()
-            .filter(|(wanted, entry)| entry.due(now, self.acme.options.retry_interval) <= now && !is_running(wanted))
-            .map(|(wanted, entry)| {
-                (entry.held.as_ref().map_or(SystemTime::UNIX_EPOCH, |held| held.validity.not_after), wanted)
-            })
-            .collect();
-        due.sort();
-        let mut chosen: Vec<Wanted> = Vec::new();
-        for (_, wanted) in due {
-            if under_way + chosen.len() < self.acme.options.max_orders
-                && !chosen.iter().any(|other| other.subject == wanted.subject)
-            {
-                chosen.push(wanted.clone());
-            }
-        }
-        chosen
-    }
-}
-
-impl Entry {
-    /// A new certificate is there.
-    fn replace(&mut self, held: Held) {
-        let now = SystemTime::now();
-        let is_early = self.held.as_ref().is_some_and(|before| {
-            let Validity { not_before, .. } = before.validity;
-            not_before.checked_add(before.validity.lifetime() / 10).is_some_and(|soon| now < soon)
-        });
-        self.hurried = (Some(now), if is_early { self.hurried.1.saturating_add(1) } else { 0 });
-        (self.held, self.window, self.ask_again) = (Some(held), None, None);
-    }
-
-    /// When it is to be ordered.
-    fn due(&self, now: SystemTime, first_pause: Duration) -> SystemTime {
-        let validity = self.held.as_ref().map(|held| held.validity);
-        let due =
-            validity.map_or(SystemTime::UNIX_EPOCH, |validity| schedule::renewal(&validity, self.window.as_ref()));
-        let due = match self.hurried {
-            (Some(at), times @ 1..) if at <= now => {
-                due.max(at.checked_add(schedule::pause(times, first_pause, None, self.point)).unwrap_or(now))
-            }
-            _ => due,
-        };
-        match &self.record.failed {
-            // A failure to come is one of a clock that was set back.
-            Some((at, _)) if *at <= now => {
-                let lifetime = validity.map(|validity| validity.lifetime());
-                let pause = schedule::pause(self.record.failures, first_pause, lifetime, self.point);
-                due.max(at.checked_add(pause).unwrap_or(now))
-            }
-            _ => due,
         }
     }
 }
@@ -436,55 +352,4 @@ fn usable_kinds(config: &Config, kinds: &[ChallengeKind]) -> Vec<ChallengeKind> 
     });
     let usable: Vec<_> = kinds.iter().copied().filter(|kind| has_http || *kind != ChallengeKind::Http01).collect();
     if usable.is_empty() { kinds.to_vec() } else { usable }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-
-    const DAY: Duration = Duration::from_secs(24 * 3600);
-
-    fn entry(held: bool, failures: u32, failed: Option<SystemTime>) -> Entry {
-        let start = SystemTime::UNIX_EPOCH + 1000 * DAY;
-        let validity = Validity::new(start, start + 90 * DAY, &[0; 32]);
-        let held = held.then(|| Held { validity, authority_key_id: Vec::new(), serial: Vec::new() });
-        let record = Record { failures, failed: failed.map(|at| (at, String::new())), ..Record::default() };
-        Entry { held, record, point: 0.5, ..Entry::default() }
-    }
-
-    #[test]
-    fn failures_put_off_and_a_clock_that_was_set_back_does_not() {
-        let now = SystemTime::UNIX_EPOCH + 1030 * DAY;
-        let first = Duration::from_secs(120);
-        let due = |entry: Entry| entry.due(now, first);
-        assert_eq!(due(entry(false, 0, None)), SystemTime::UNIX_EPOCH, "at once");
-        assert_eq!(due(entry(true, 0, None)), SystemTime::UNIX_EPOCH + 1060 * DAY);
-        assert_eq!(due(entry(false, 1, Some(now))), now + first);
-        assert_eq!(due(entry(false, 2, Some(now))), now + 2 * first);
-        assert!(due(entry(false, 30, Some(now))) <= now + Duration::from_secs(4 * 3600));
-        // Nothing to hurry for: the failure was with a certificate that is still good for a month.
-        assert_eq!(due(entry(true, 1, Some(now))), SystemTime::UNIX_EPOCH + 1060 * DAY);
-        assert_eq!(due(entry(false, 5, Some(now + 400 * DAY))), SystemTime::UNIX_EPOCH, "the clock was set back");
-    }
-
-    #[test]
-    fn an_authority_that_always_says_now_is_not_obeyed_for_ever() {
-        let now = SystemTime::now();
-        let first = Duration::from_secs(120);
-        let fresh = || {
-            let validity = Validity::new(now, now + 90 * DAY, &[0; 32]);
-            Held { validity, authority_key_id: Vec::new(), serial: Vec::new() }
-        };
-        let window = || Some(Window { start: now - DAY, end: now - DAY / 2, explanation: None });
-        let mut entry = Entry { held: Some(fresh()), window: window(), point: 0.5, ..Entry::default() };
-        assert!(entry.due(now, first) < now, "the first time, at once");
-        for least in [1, 2, 4, 8] {
-            entry.replace(fresh());
-            assert_eq!((&entry.window, entry.ask_again), (&None, None), "it is asked about the new one");
-            entry.window = window();
-            let after = entry.due(SystemTime::now(), first).duration_since(now).unwrap();
-            assert!(after >= least * first && after < least * first + Duration::from_secs(60), "{least} {after:?}");
-        }
-    }
 }

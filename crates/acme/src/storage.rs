@@ -1,35 +1,45 @@
 //! The folder in which everything of one keystore is kept: certificates with their keys, accounts, and what became of the last order of each.
 //!
 //! ```text
-//! FOLDER/certificates/NAME.TYPE.pem   key and chain, as `portunus keystore` has them: what is served
+//! FOLDER/certificates/NAME.TYPE.pem   key and chain, as `portunus keystore` has them: what is served; the chain alone if keys are at key servers
 //! FOLDER/accounts/HOST-DIGEST.json    our account with an authority, with its key
 //! FOLDER/records/NAME.TYPE.json       an order under way with its key, failures, who issued what is there
-//! FOLDER/ca/{ca.pem,ca.key}           the development CA of `directory: internal`: what to trust, and its key
+//! FOLDER/on-demand/…                  `certificates` and `records` of names that clients asked for
+//! FOLDER/ca/ca.key                    the development CA of `directory: internal`: its key, and its certificate
+//! FOLDER/ca/ca.pem                    the same certificate once more, for those who are to trust it
 //! FOLDER/lock                         held by the process that orders
 //! ```
 //!
 //! All of it is for us alone (0700, 0600). A file is replaced whole or not at all, and never through a link. What an authority says is never part of
 //! the name of a file.
 
+use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use instant_acme::AccountCredentials;
 use keystore::files;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
+use tls::Identity;
 use tls::crypto::digest;
+use wire::hexadecimal::hexadecimal;
 use zeroize::Zeroizing;
 
 use crate::dns::TxtRecord;
 use crate::key::{self, Held};
+use crate::peers::Peers;
 use crate::wanted::Wanted;
 
 /// Largest file of ours that is read.
-const MAX_FILE_BYTES: u64 = 256 * 1024;
+pub const MAX_FILE_BYTES: u64 = 256 * 1024;
+
+/// Where a certificate begins in a PEM file.
+const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----";
 
 /// Permission bits that only we may have, and others not: to write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
@@ -41,6 +51,12 @@ const READABLE_BY_OTHERS: u32 = 0o077;
 #[derive(Debug, Clone)]
 pub struct Storage {
     folder: PathBuf,
+    /// Where certificates and records are: in it, or in a folder of it.
+    leaves: PathBuf,
+    /// Keys are at key servers: a certificate that is here with its key is not what is wanted.
+    is_keyless: bool,
+    /// The other nodes of the fleet, and what they call the keystore: nothing is written here that they do not have.
+    peers: Option<(Arc<dyn Peers>, Arc<str>)>,
 }
 
 /// The right to order certificates for a folder, as long as it is kept. Goes with the process, however that ends.
@@ -60,10 +76,14 @@ pub struct Record {
     pub failures: u32,
     /// When the last one did, and why.
     pub failed: Option<(SystemTime, String)>,
+    /// When it was ordered last because a client asked for it.
+    pub demanded: Option<SystemTime>,
     /// How often in a row names could not be proved: each time it is done in the next way.
     pub unproved: u32,
     /// What was set in the DNS and is to be removed.
     pub txt: Option<TxtRecord>,
+    /// The public half, as PEM, of a key that a key server made for it: kept over orders that fail, or each would leave a key behind.
+    pub made_key: Option<Zeroizing<String>>,
 }
 
 /// An order that was begun.
@@ -73,14 +93,29 @@ pub struct Begun {
     pub authority: String,
     /// Its URL.
     pub url: String,
-    /// The key that the certificate is for, as PEM.
+    /// The key that the certificate is for, as PEM; of one at a key server the public half.
     pub key: Zeroizing<String>,
 }
 
 impl Storage {
     /// A folder, which need not be there yet.
     pub fn at(folder: &Path) -> Storage {
-        Storage { folder: folder.to_owned() }
+        Storage { folder: folder.to_owned(), leaves: folder.to_owned(), is_keyless: false, peers: None }
+    }
+
+    /// The same, for certificates whose keys are at key servers or are not.
+    pub fn keyless(self, is_keyless: bool) -> Storage {
+        Storage { is_keyless, ..self }
+    }
+
+    /// The same, of a keystore of this name that other nodes have, too.
+    pub fn shared(self, peers: Option<&Arc<dyn Peers>>, keystore: &str) -> Storage {
+        Storage { peers: peers.map(|peers| (Arc::clone(peers), keystore.into())), ..self }
+    }
+
+    /// The same, for certificates of names that clients asked for: they are many, and nobody watches their folder.
+    pub fn on_demand(&self) -> Storage {
+        Storage { leaves: self.folder.join("on-demand"), ..self.clone() }
     }
 
     /// Makes what is missing, and looks whether it is ours alone.
@@ -90,6 +125,48 @@ impl Storage {
     pub fn make(&self) -> Result<(), String> {
         make_folder(&self.folder, true)?;
         ["certificates", "accounts", "records"].iter().try_for_each(|name| make_folder(&self.folder.join(name), false))
+    }
+
+    /// Makes what is missing of a folder for names that clients asked for.
+    ///
+    /// # Errors
+    /// As [`Storage::make`].
+    pub fn make_on_demand(&self) -> Result<(), String> {
+        make_folder(&self.leaves, false)?;
+        ["certificates", "records"].iter().try_for_each(|name| make_folder(&self.leaves.join(name), false))
+    }
+
+    /// Names and kinds of keys that there are certificates or records of, in the order of names, and no more than so many of each.
+    pub fn stems(&self, most: usize) -> Vec<String> {
+        let stems = |folder: &str, ending: &'static str| {
+            let entries = fs::read_dir(self.leaves.join(folder)).into_iter().flatten().flatten();
+            let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+            names.filter_map(move |name| name.strip_suffix(ending).map(str::to_owned)).take(most)
+        };
+        let all: BTreeSet<String> = stems("certificates", ".pem").chain(stems("records", ".json")).collect();
+        all.into_iter().collect()
+    }
+
+    /// Key and chain, to be served; none if they are not those of what is wanted.
+    pub fn identity(&self, wanted: &Wanted) -> Option<Arc<Identity>> {
+        let text = Zeroizing::new(files::read(&self.certificate_path(wanted), MAX_FILE_BYTES).ok()?);
+        key::identity(wanted, &text)
+    }
+
+    /// Removes certificate and record.
+    pub fn remove(&self, wanted: &Wanted) {
+        for path in [self.certificate_path(wanted), self.record_path(wanted)] {
+            if let Err(problem) = self.share(&path, None) {
+                tracing::warn!("{problem}");
+                continue;
+            }
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    tracing::warn!("{}", unwritable(&path, &error))
+                }
+                _ => {}
+            }
+        }
     }
 
     /// The right to order; none while another process has it.
@@ -137,32 +214,70 @@ impl Storage {
         }
         let text =
             |path: &Path| files::text(path, MAX_FILE_BYTES).map_err(|error| format!("{}: {error}", path.display()));
-        let certificate = text(&self.ca_certificate_path())?;
-        Ok(Some((certificate, Zeroizing::new(text(&path)?))))
+        let (own, shown) = (Zeroizing::new(text(&path)?), self.ca_certificate_path());
+        let Some((key, certificate)) = own.find(CERTIFICATE).map(|at| own.split_at(at)) else {
+            // As it was kept before the two stood in one file.
+            return Ok(Some((text(&shown)?, own)));
+        };
+        // It is written last, and may have been removed.
+        if text(&shown).ok().as_deref() != Some(certificate) {
+            replace_at(&shown, certificate.as_bytes(), None)?;
+        }
+        Ok(Some((certificate.to_owned(), Zeroizing::new(key.to_owned()))))
     }
 
-    /// Keeps a CA of our own: the certificate first, since nothing is signed without the key.
+    /// Keeps a CA of our own, in the place of the one before: key and certificate in one step, then what others are to trust.
     ///
     /// # Errors
     /// It cannot be written.
     pub fn keep_ca(&self, certificate: &str, key: &str) -> Result<(), String> {
-        make_folder(&self.folder.join("ca"), false)?;
-        replace(&self.ca_certificate_path(), certificate.as_bytes())?;
-        replace(&self.ca_key_path(), key.as_bytes())
+        self.make_ca()?;
+        let both = Zeroizing::new(format!("{}\n{certificate}", key.trim_end()));
+        self.replace(&self.ca_key_path(), both.as_bytes())?;
+        self.replace(&self.ca_certificate_path(), certificate.as_bytes())
+    }
+
+    /// Makes the folder of the CA of our own.
+    ///
+    /// # Errors
+    /// As [`Storage::make`].
+    pub fn make_ca(&self) -> Result<(), String> {
+        make_folder(&self.folder.join("ca"), false)
+    }
+
+    /// Gives a file to the other nodes, or has them remove it: when it counts as written.
+    fn share(&self, path: &Path, content: Option<&[u8]>) -> Result<Option<SystemTime>, String> {
+        let Some((peers, keystore)) = &self.peers else { return Ok(None) };
+        let Some(path) = path.strip_prefix(&self.folder).ok().and_then(Path::to_str) else { return Ok(None) };
+        peers.put(keystore, path, content).map(Some)
+    }
+
+    /// Replaces a file: for the other nodes first, so that whoever orders next has what we act upon.
+    fn replace(&self, path: &Path, content: &[u8]) -> Result<(), String> {
+        check_no_link(path)?;
+        let at = self.share(path, Some(content))?;
+        replace_at(path, content, at)
     }
 
     fn certificate_path(&self, wanted: &Wanted) -> PathBuf {
-        self.folder.join("certificates").join(format!("{}.pem", wanted.stem()))
+        self.leaves.join("certificates").join(format!("{}.pem", wanted.stem()))
     }
 
     fn record_path(&self, wanted: &Wanted) -> PathBuf {
-        self.folder.join("records").join(format!("{}.json", wanted.stem()))
+        self.leaves.join("records").join(format!("{}.json", wanted.stem()))
     }
 
     /// The certificate that we have; none if there is none, or it is another one than is wanted.
     pub fn held(&self, wanted: &Wanted) -> Option<Held> {
         let text = files::read(&self.certificate_path(wanted), MAX_FILE_BYTES).ok()?;
-        key::held(wanted, &text)
+        key::held(wanted, &text).filter(|_| !self.is_keyless || !key::holds_private_key(&text))
+    }
+
+    /// The public half of the key of the certificate that we have, where keys are at key servers.
+    pub fn public_key(&self, wanted: &Wanted) -> Option<Zeroizing<String>> {
+        let text = files::read(&self.certificate_path(wanted), MAX_FILE_BYTES).ok()?;
+        let is_usable = self.is_keyless && key::held(wanted, &text).is_some() && !key::holds_private_key(&text);
+        is_usable.then(|| key::public_half(&text)).flatten()
     }
 
     /// Puts key and chain in the place of what we had.
@@ -170,7 +285,7 @@ impl Storage {
     /// # Errors
     /// They cannot be written; what was there still is.
     pub fn keep(&self, wanted: &Wanted, text: &str) -> Result<(), String> {
-        replace(&self.certificate_path(wanted), text.as_bytes())
+        self.replace(&self.certificate_path(wanted), text.as_bytes())
     }
 
     /// What is known of a certificate. Where that cannot be read, nothing is.
@@ -186,7 +301,7 @@ impl Storage {
     /// It cannot be written.
     pub fn keep_record(&self, wanted: &Wanted, record: &Record) -> Result<(), String> {
         let text = Zeroizing::new(record.to_json().to_string());
-        replace(&self.record_path(wanted), text.as_bytes())
+        self.replace(&self.record_path(wanted), text.as_bytes())
     }
 
     /// The file of our account with an authority. Its name is made of what the configuration says.
@@ -194,8 +309,7 @@ impl Storage {
         let host = directory.trim_start_matches("https://").split('/').next().unwrap_or_default();
         let is_plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
         let host: String = host.chars().filter(is_plain).take(100).collect();
-        let digest = digest::sha256(directory.as_bytes());
-        let digest: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+        let digest = hexadecimal(&digest::sha256(directory.as_bytes())[..4]);
         self.folder.join("accounts").join(format!("{host}-{digest}.json"))
     }
 
@@ -207,7 +321,15 @@ impl Storage {
         Some((serde_json::from_value(value.get("credentials")?.clone()).ok()?, contact))
     }
 
-    /// Keeps our account with an authority.
+    /// The URL of our account with an authority, and what that was called in the DNS when the account was made.
+    pub fn account_url(&self, directory: &str) -> Option<(String, Vec<String>)> {
+        let text = files::read(&self.account_path(directory), MAX_FILE_BYTES).ok()?;
+        let value: Value = serde_json::from_slice(&text).ok()?;
+        let url = value.get("credentials")?.get("id")?.as_str()?.to_owned();
+        Some((url, value.get("issuers").map(texts).unwrap_or_default()))
+    }
+
+    /// Keeps our account with an authority, and what that is called in the DNS.
     ///
     /// # Errors
     /// It cannot be written.
@@ -216,15 +338,19 @@ impl Storage {
         directory: &str,
         account: &AccountCredentials,
         contact: &[String],
+        issuers: &[String],
     ) -> Result<(), String> {
         let account = serde_json::to_value(account).map_err(|error| error.to_string())?;
-        let text = Zeroizing::new(json!({ "credentials": account, "contact": contact }).to_string());
-        replace(&self.account_path(directory), text.as_bytes())
+        let text =
+            Zeroizing::new(json!({ "credentials": account, "contact": contact, "issuers": issuers }).to_string());
+        self.replace(&self.account_path(directory), text.as_bytes())
     }
 
     /// Sets aside an account that its authority does not know.
     pub fn forget_account(&self, directory: &str) {
         let path = self.account_path(directory);
+        // Who orders next finds out by itself.
+        let _ = self.share(&path, None);
         // It may be gone already; then there is nothing to set aside.
         let _ = fs::rename(&path, path.with_extension("json.unknown"));
     }
@@ -241,15 +367,18 @@ impl Record {
             Some(Begun { authority: text(order, "authority")?, url: text(order, "url")?, key })
         };
         let txt = |txt: &Value| Some(TxtRecord { host: text(txt, "host")?, value: text(txt, "value")? });
-        let failed_at = value.get("failed_at").and_then(Value::as_u64).map(Duration::from_secs);
-        let failed_at = failed_at.and_then(|since| UNIX_EPOCH.checked_add(since));
+        let time = |key: &str| {
+            value.get(key).and_then(Value::as_u64).and_then(|since| UNIX_EPOCH.checked_add(Duration::from_secs(since)))
+        };
         Record {
             issued_by: text(value, "issued_by"),
             order: value.get("order").and_then(begun),
             failures: number("failures"),
             unproved: number("unproved"),
             txt: value.get("txt").and_then(txt),
-            failed: failed_at.map(|at| (at, text(value, "problem").unwrap_or_default())),
+            demanded: time("demanded_at"),
+            made_key: text(value, "made_key").map(Zeroizing::new),
+            failed: time("failed_at").map(|at| (at, text(value, "problem").unwrap_or_default())),
         }
     }
 
@@ -259,15 +388,17 @@ impl Record {
             .as_ref()
             .map(|begun| json!({ "authority": begun.authority, "url": begun.url, "key": begun.key.as_str() }));
         let txt = self.txt.as_ref().map(|txt| json!({ "host": txt.host, "value": txt.value }));
-        let (failed_at, problem) = self.failed.clone().map_or((None, None), |(at, problem)| {
-            (at.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs()), Some(problem))
-        });
+        let seconds = |at: SystemTime| at.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs());
+        let (failed_at, problem) =
+            self.failed.clone().map_or((None, None), |(at, problem)| (seconds(at), Some(problem)));
         json!({
             "issued_by": self.issued_by,
             "order": order,
             "failures": self.failures,
             "unproved": self.unproved,
             "txt": txt,
+            "made_key": self.made_key.as_ref().map(|key| key.as_str()),
+            "demanded_at": self.demanded.and_then(seconds),
             "failed_at": failed_at,
             "problem": problem,
         })
@@ -301,10 +432,15 @@ fn make_folder(folder: &Path, may_be_link: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// Replaces a file that is no link.
-fn replace(path: &Path, content: &[u8]) -> Result<(), String> {
+/// Replaces a file that is no link, as if it was written at this time.
+///
+/// # Errors
+/// It is one, or cannot be written.
+pub fn replace_at(path: &Path, content: &[u8], at: Option<SystemTime>) -> Result<(), String> {
     check_no_link(path)?;
-    files::replace(path, content).map_err(|error| unwritable(path, &error))
+    let set_time = |at: SystemTime| File::options().write(true).open(path)?.set_modified(at);
+    let written = files::replace(path, content).and_then(|()| at.map_or(Ok(()), set_time));
+    written.map_err(|error| unwritable(path, &error))
 }
 
 fn check_no_link(path: &Path) -> Result<(), String> {
@@ -354,7 +490,9 @@ mod tests {
                 key: Zeroizing::new("KEY".to_owned()),
             }),
             failures: 3,
+            demanded: Some(UNIX_EPOCH + Duration::from_secs(1_700_000_000)),
             unproved: 2,
+            made_key: Some(Zeroizing::new("PUBLIC KEY".to_owned())),
             txt: Some(TxtRecord::new("www.example.com", "digest".to_owned())),
             failed: Some((UNIX_EPOCH + Duration::from_secs(1_800_000_000), "no".to_owned())),
         };
@@ -374,6 +512,31 @@ mod tests {
             fs::write(folder.join("records/www.example.com.ecdsa.json"), damaged).unwrap();
             assert_eq!(storage.record(&wanted()), Record::default(), "{damaged}");
         }
+    }
+
+    /// A process that is killed between its two files leaves either CA whole.
+    #[test]
+    fn a_ca_is_replaced_in_one_step_and_its_certificate_is_shown_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let storage = Storage::at(dir.path());
+        let certificate = |name: &str| format!("{CERTIFICATE}\n{name}\n-----END CERTIFICATE-----\n");
+        let (old, new) = (certificate("old"), certificate("new"));
+        let ca = || storage.ca().unwrap().map(|(certificate, key)| (certificate, key.trim_end().to_owned()));
+        assert_eq!(ca(), None);
+        storage.keep_ca(&old, "old key").unwrap();
+        storage.keep_ca(&new, "new key\n").unwrap();
+        assert_eq!(ca(), Some((new.clone(), "new key".to_owned())));
+        // Killed before the second file was written.
+        fs::write(storage.ca_certificate_path(), &old).unwrap();
+        assert_eq!(ca(), Some((new.clone(), "new key".to_owned())));
+        assert_eq!(fs::read_to_string(storage.ca_certificate_path()).unwrap(), new);
+        fs::remove_file(storage.ca_certificate_path()).unwrap();
+        assert!(ca().is_some() && storage.ca_certificate_path().exists());
+        // As programs before this one kept it.
+        fs::write(storage.ca_key_path(), "key alone").unwrap();
+        assert_eq!(ca(), Some((new, "key alone".to_owned())));
+        fs::remove_file(storage.ca_certificate_path()).unwrap();
+        assert!(storage.ca().is_err());
     }
 
     #[test]

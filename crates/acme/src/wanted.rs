@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use config::AcmeConfig;
 use instant_acme::Identifier;
+use proxy::demands::is_issuable;
 use tls::KeyType;
 
 /// What a certificate is for.
@@ -47,13 +48,16 @@ impl Wanted {
         format!("{subject}.{}", self.key_word())
     }
 
+    /// That of a name that clients asked for, whose files are called so.
+    pub fn of_stem(stem: &str) -> Option<Wanted> {
+        let (name, word) = stem.rsplit_once('.')?;
+        let key_type = [KeyType::Ecdsa, KeyType::Rsa].into_iter().find(|kind| key_word(*kind) == word)?;
+        is_issuable(name).then(|| Wanted { subject: Subject::Name(name.to_owned()), key_type })
+    }
+
     /// The kind of its key in a word.
     pub fn key_word(&self) -> &'static str {
-        match self.key_type {
-            KeyType::Ecdsa => "ecdsa",
-            KeyType::Rsa => "rsa",
-            KeyType::Ed25519 => "ed25519",
-        }
+        key_word(self.key_type)
     }
 
     /// The names in it.
@@ -90,6 +94,14 @@ impl Wanted {
     }
 }
 
+fn key_word(key_type: KeyType) -> &'static str {
+    match key_type {
+        KeyType::Ecdsa => "ecdsa",
+        KeyType::Rsa => "rsa",
+        KeyType::Ed25519 => "ed25519",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,6 +116,10 @@ mod tests {
         assert_eq!(Wanted { key_type: KeyType::Rsa, ..name("*.example.com") }.stem(), "_wildcard.example.com.rsa");
         let addresses = Subject::Addresses(["192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap()].into());
         let wanted = Wanted { subject: addresses, key_type: KeyType::Ecdsa };
+        assert_eq!(Wanted::of_stem("www.example.com.ecdsa"), Some(name("www.example.com")));
+        for other in ["default.ecdsa", "www.example.com.dsa", "_wildcard.example.com.rsa", "../x.test.rsa", "rsa", ""] {
+            assert_eq!(Wanted::of_stem(other), None, "{other}");
+        }
         assert_eq!((wanted.stem(), wanted.shown()), ("default.ecdsa".to_owned(), "192.0.2.1, 2001:db8::1".to_owned()));
     }
 

@@ -54,6 +54,7 @@ pub(crate) struct Draft {
     /// Settings that are there once: `workers`, `limits`, `forwarding`.
     pub(crate) settings: Map,
     pub(crate) listeners: Vec<Map>,
+    pub(crate) udp_listeners: Vec<Map>,
     pub(crate) keystores: Named,
     pub(crate) upstreams: Named,
     pub(crate) policies: Named,
@@ -94,6 +95,13 @@ impl Draft {
         first_problem(&draft.into_map())
     }
 
+    /// Why a listener of datagrams cannot be served beside what there is.
+    pub(crate) fn rejects_udp_listener(&self, listener: &Map) -> Option<String> {
+        let mut draft = Draft { routes: Vec::new(), ..self.clone() };
+        draft.udp_listeners.push(listener.clone());
+        first_problem(&draft.into_map())
+    }
+
     /// Why an upstream cannot be served.
     pub(crate) fn rejects_upstream(upstream: &Map) -> Option<String> {
         let listener = Map::of([("name", Value::text("x")), ("bind", Value::text("127.0.0.1:1"))]);
@@ -108,7 +116,13 @@ impl Draft {
         self.comments.iter().for_each(|comment| root.comment(comment.as_str()));
         self.settings.entries().for_each(|(key, value)| root.set(key, value.clone()));
         let maps = |maps: Vec<Map>| Value::List(maps.into_iter().map(Value::Map).collect());
-        root.set("listeners", maps(self.listeners));
+        let of_datagrams = maps(self.udp_listeners.clone());
+        if !self.listeners.is_empty() || self.udp_listeners.is_empty() {
+            root.set("listeners", maps(self.listeners));
+        }
+        if !self.udp_listeners.is_empty() {
+            root.set("udp_listeners", of_datagrams);
+        }
         let named = [
             ("keystores", self.keystores),
             ("upstreams", self.upstreams),

@@ -1,14 +1,16 @@
 //! `portunus import haproxy FILE`: a configuration of HAProxy as a native one.
 //!
 //! `syntax.rs` reads the grammar, `sections.rs` what `defaults` gives to frontends and backends, `acl.rs` conditions, `rules.rs` what is done under them;
-//! `program.rs` goes through the rules for each host and each set of paths (`region.rs`) and makes cells of what it finds; `bind.rs`, `servers.rs` and
-//! `tunnel.rs` carry sockets, backends and TCP mode, `template.rs` the expressions in texts, `known.rs` says of every other keyword why it is left out.
+//! `program.rs` goes through the rules for each host and each set of paths (`region.rs`) and makes cells of what it finds; `bind.rs`, `servers.rs`, `source.rs` and
+//! `tunnel.rs` carry sockets, backends, whose address servers see, and TCP mode, `written.rs` users and pages for errors, which are files natively, `template.rs` the expressions in texts, `known.rs` says of every other keyword why it is left out.
 //! `docs/migration.md` is the guide.
 
 mod tunnel;
 mod program;
+mod written;
 mod region;
 mod bind;
+mod source;
 mod servers;
 mod rules;
 mod template;
@@ -29,20 +31,23 @@ use crate::draft::Draft;
 use crate::migration::{self, Files, Given, Place, Problem, Report};
 use crate::native::{Map, Value, bytes, duration};
 use crate::sites::{Sites, respond, routes};
-use acl::{Condition, Reader, Test, is_in};
+use acl::{Condition, Counted, Reader, Test, is_in};
 use program::Site;
 use region::Meetings;
 use rules::{Action, Rule, Rules};
 use sections::{Global, Kind, Proxy, milliseconds, proxies};
+use syntax::Section;
 use template::Facts;
+use written::Written;
 
 /// What `--help` prints.
 const USAGE: &str = "\
-Usage: portunus import haproxy [--keys FOLDER] FILE
+Usage: portunus import haproxy [--keys FOLDER] [--files FOLDER] FILE
 
 Prints the native configuration for FILE (haproxy.cfg; `-` is standard input). Variables of the environment that it names must be set.
 
   --keys FOLDER   make FOLDER with links to the certificates that FILE names, and serve it
+  --files FOLDER  write into FOLDER what is a file natively and is not there: users with hashes of their passwords, pages for errors
 
 Exit status: 0 if everything was carried, 1 if something was left out (each such thing is a comment with file, line and reason), 2 if nothing was written.
 ";
@@ -58,14 +63,22 @@ const MAX_CELLS: usize = 40_000;
 
 /// Prints the native configuration.
 pub fn import(words: &[OsString]) -> Front {
-    let Given { path, text, files, keys } = match Given::read(words, USAGE) {
+    let (words, folder) = match migration::folder_option(words, "--files") {
+        Ok(found) => found,
+        Err(problem) => return migration::rejected(&format!("{problem}\n{USAGE}")),
+    };
+    let Given { path, text, files, keys } = match Given::read(&words, USAGE) {
         Ok(given) => given,
         Err(ended) => return ended,
     };
     let links = Links { folder: keys, links: Vec::new() };
     let report = Report::default();
     let environment = |name: &str| std::env::var(name).ok();
-    let made = translate(files, (&path, &text), links, &report, &environment);
+    let made = translate(files, (&path, &text), (links, Written::into(folder)), &report, &environment);
+    let made = made.and_then(|(root, links, written)| match written.write() {
+        Ok(()) => Ok((root, links)),
+        Err(why) => Err(Problem::new(&Place { file: path.display().to_string().into(), line: 1 }, why)),
+    });
     certificates::printed(&format!("haproxy {}", path.display()), made, &report)
 }
 
@@ -76,8 +89,9 @@ pub fn import(words: &[OsString]) -> Front {
 pub fn of_text(text: &str) -> Result<Result<String, Vec<String>>, String> {
     let path = Path::new("haproxy.cfg");
     let report = Report::default();
-    let made = translate(Files::given(BTreeMap::new()), (path, text), Links::default(), &report, &|_| None);
-    let (root, _) = made.map_err(|problem| problem.to_string())?;
+    let nothing = (Links::default(), Written::default());
+    let made = translate(Files::given(BTreeMap::new()), (path, text), nothing, &report, &|_| None);
+    let (root, ..) = made.map_err(|problem| problem.to_string())?;
     let text = migration::served(root, &report).write();
     Ok(migration::accepted(&text).map(|()| text))
 }
@@ -91,9 +105,12 @@ pub(crate) struct Making<'d> {
     draft: Draft,
     files: Files,
     links: Links,
+    written: Written,
     /// Where relative names of files start.
     root: PathBuf,
     global: Global,
+    /// `userlist` sections.
+    users: Vec<Section>,
     proxies: Vec<Proxy>,
     rules: Vec<Rules>,
     /// What was made of backends.
@@ -109,10 +126,10 @@ pub(crate) struct Making<'d> {
 fn translate(
     mut files: Files,
     (path, text): (&Path, &str),
-    links: Links,
+    (links, written): (Links, Written),
     report: &Report,
     environment: &dyn Fn(&str) -> Option<String>,
-) -> Result<(Map, Links), Problem> {
+) -> Result<(Map, Links, Written), Problem> {
     let name = path.display().to_string();
     let sections = syntax::read(&name, text, environment)?;
     let proxies: Vec<Proxy> = proxies(&sections)?;
@@ -127,8 +144,23 @@ fn translate(
     std::mem::take(&mut reader.comments).into_iter().for_each(|comment| draft.comment(comment));
     let upstreams = BTreeMap::new();
     let (meetings, steps) = (Meetings::default(), MAX_STEPS);
-    let mut making =
-        Making { report, draft, files, links, root, global, proxies, rules, upstreams, expected, meetings, steps };
+    let users = sections.iter().filter(|section| section.kind == "userlist").cloned().collect();
+    let mut making = Making {
+        report,
+        draft,
+        files,
+        links,
+        written,
+        root,
+        global,
+        users,
+        proxies,
+        rules,
+        upstreams,
+        expected,
+        meetings,
+        steps,
+    };
     making.process();
     making.serve();
     if making.draft.listeners.is_empty() {
@@ -137,7 +169,7 @@ fn translate(
         return Err(Problem::new(&place, "no frontend of it can be carried"));
     }
     making.forwarded_for();
-    Ok((with_all_said(making.draft.into_map(), report), making.links))
+    Ok((with_all_said(making.draft.into_map(), report), making.links, making.written))
 }
 
 /// What is left out stands in a comment, also if the route that it concerned is gone.
@@ -236,6 +268,8 @@ impl Making<'_> {
             comments.take().into_iter().flatten().for_each(|comment| native.comment(comment));
             if proxy.is_tcp() {
                 self.tunnel(at, proxy, facts, &mut native);
+            } else if let Some(pages) = self.error_pages(proxy) {
+                native.set("error_pages", pages);
             }
             if let Some(why) = self.draft.rejects_listener(&native) {
                 let what = format!("bind {}", socket.bind.join(","));
@@ -376,9 +410,14 @@ impl Making<'_> {
     }
 
     /// The period of the rate that a table stores, in milliseconds.
-    fn period(&self, table: &str) -> Option<u64> {
+    fn period(&self, table: &str, of: Counted) -> Option<u64> {
         let line = self.proxies.iter().find(|proxy| proxy.name == table)?.one("stick-table")?;
-        let stored = line.words.iter().find_map(|word| word.split("http_req_rate(").nth(1))?;
+        let names: &[&str] = match of {
+            Counted::Requests => &["http_req_rate("],
+            Counted::Connections => &["conn_rate(", "sess_rate("],
+            Counted::Open => return None,
+        };
+        let stored = names.iter().find_map(|name| line.words.iter().find_map(|word| word.split(name).nth(1)))?;
         milliseconds(stored.split(')').next()?).filter(|period| *period > 0)
     }
 
@@ -400,7 +439,9 @@ impl Making<'_> {
         }
         let mut native = Map::of([("encodings", Value::text("gzip"))]);
         if let Some(types) = of(proxy, &["type", "type-res"]).filter(|types| !types.is_empty()) {
-            native.set("types", Value::texts(types));
+            // By their start, as there: `text/` is every kind of text.
+            let whole = |text: String| if text.ends_with('/') { format!("{text}*") } else { text };
+            native.set("types", Value::texts(types.into_iter().map(whole)));
         }
         Some(self.draft.compression.intern("gzip", native))
     }

@@ -290,13 +290,21 @@ pub(crate) fn one_file(words: &[OsString], usage: &str) -> Result<PathBuf, Front
 /// # Errors
 /// The folder is missing.
 pub(crate) fn keys_option(words: &[OsString]) -> Result<(Vec<OsString>, Option<PathBuf>), String> {
+    folder_option(words, "--keys")
+}
+
+/// Takes an option that names a folder out of the words.
+///
+/// # Errors
+/// The folder is missing.
+pub(crate) fn folder_option(words: &[OsString], name: &str) -> Result<(Vec<OsString>, Option<PathBuf>), String> {
     let mut rest = Vec::new();
     let mut folder = None;
     let mut words = words.iter();
     while let Some(word) = words.next() {
-        let given = word.to_str().and_then(|word| word.strip_prefix("--keys="));
-        match (word == "--keys", given) {
-            (true, _) => folder = Some(PathBuf::from(words.next().ok_or("--keys needs a folder")?)),
+        let given = word.to_str().and_then(|word| word.strip_prefix(name)?.strip_prefix('='));
+        match (word == name, given) {
+            (true, _) => folder = Some(PathBuf::from(words.next().ok_or_else(|| format!("{name} needs a folder"))?)),
             (false, Some(given)) => folder = Some(PathBuf::from(given)),
             (false, None) => rest.push(word.clone()),
         }

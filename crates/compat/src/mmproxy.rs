@@ -82,6 +82,9 @@ fn native(arguments: &Arguments) -> String {
     let Arguments { networks, listen, targets: [v4, v6], mark } = arguments;
     // A JSON string is a YAML string.
     let file = serde_json::Value::from(networks.display().to_string());
+    // As a socket of both families, which it is to mmproxy.
+    let any = listen.ip() == std::net::IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED);
+    let listen = if any { format!(":{}", listen.port()) } else { listen.to_string() };
     let mark = if *mark == 0 { String::new() } else { format!("    mark: {mark}\n") };
     format!(
         "listeners:\n  - name: {NAME}\n    bind: \"{listen}\"\n    proxy_protocol: {{ trust_file: {file} }}\n    \

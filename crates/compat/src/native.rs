@@ -108,6 +108,18 @@ impl Map {
         self.set(key, map);
     }
 
+    /// Changes the mapping under a key, if there is one.
+    pub(crate) fn update_if(&mut self, key: &str, change: impl FnOnce(&mut Map)) {
+        if let Some((_, Value::Map(map))) = self.entries.iter_mut().find(|(name, _)| name == key) {
+            change(map);
+        }
+    }
+
+    /// Takes a key away.
+    pub(crate) fn remove(&mut self, key: &str) {
+        self.entries.retain(|(name, _)| name != key);
+    }
+
     /// Adds to the list under a key.
     pub(crate) fn push(&mut self, key: &str, value: impl Into<Value>) {
         let value = value.into();

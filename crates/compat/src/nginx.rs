@@ -2,7 +2,7 @@
 //!
 //! `syntax.rs` reads the grammar and what is included, `scope.rs` has the rules of inheritance, `listen.rs` says which server a request goes to,
 //! `location.rs` puts locations into their order, `rewrite.rs` reads `return`, `rewrite` and `if`, `site.rs` makes cells of all that; `forward.rs`, `fields.rs`,
-//! `access.rs`, `responses.rs` and `tls.rs` carry what is done with requests, `values.rs` the variables in it, `known.rs` says of every other directive why it
+//! `access.rs`, `responses.rs` and `tls.rs` carry what is done with requests, `stream.rs` servers of TCP and UDP, `values.rs` the variables in it, `known.rs` says of every other directive why it
 //! is left out. `docs/migration.md` is the guide.
 
 mod access;
@@ -16,6 +16,7 @@ mod responses;
 mod rewrite;
 mod scope;
 mod site;
+mod stream;
 mod syntax;
 mod tls;
 mod values;
@@ -131,11 +132,17 @@ fn translate(mut files: Files, path: &Path, links: Links, report: &Report) -> Re
         tree.iter().any(|directive| matches!(directive.name.as_str(), "http" | "events" | "stream" | "mail"));
     let in_http = tree.iter().filter(|directive| directive.name == "http").flat_map(Directive::inner);
     let http: Vec<Directive> = if is_whole { in_http.cloned().collect() } else { tree.clone() };
+    let in_stream = tree.iter().filter(|directive| directive.name == "stream").flat_map(Directive::inner);
+    let stream: Vec<Directive> = in_stream.cloned().collect();
     let mut comments = Vec::new();
     if is_whole {
         known::audit(&tree, report, &mut comments);
     }
     known::audit(&http, report, &mut comments);
+    // Its maps of names and of addresses say where connections go; who uses one that cannot be carried says so.
+    let is_map = |directive: &&Directive| matches!(directive.name.as_str(), "map" | "geo");
+    let without_maps: Vec<Directive> = stream.iter().filter(|directive| !is_map(directive)).cloned().collect();
+    known::audit(&without_maps, report, &mut comments);
     comments.into_iter().for_each(|comment| draft.comment(comment));
     let servers: Vec<&Directive> = http.iter().filter(|directive| directive.name == "server").collect();
     guards::names_are_safe(&servers, &http)?;
@@ -155,7 +162,10 @@ fn translate(mut files: Files, path: &Path, links: Links, report: &Report) -> Re
     };
     making.process(&tree);
     making.servers();
-    if making.draft.listeners.is_empty() {
+    let mut making =
+        Making { http: &stream, server: None, server_scope: Scope::new(&stream), unknown_client: None, ..making };
+    making.streams();
+    if making.draft.listeners.is_empty() && making.draft.udp_listeners.is_empty() {
         return Err(Problem::new(&start_of(&tree, path), "no server of it can be carried"));
     }
     Ok((making.draft.into_map(), making.links))

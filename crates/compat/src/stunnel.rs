@@ -219,6 +219,8 @@ const KNOWN: &[&str] = &[
     "iconerror",
     "iconidle",
 ];
+/// Folders of `CApath` that are where systems have the authorities that all programs trust.
+const SYSTEM_AUTHORITIES: [&str; 3] = ["/etc/ssl/certs", "/etc/pki/tls/certs", "/usr/lib/ssl/certs"];
 /// Options that decide who may come in, or what is done with them, in a way that is not there.
 const CLOSING: &[&str] = &[
     "exec",
@@ -275,8 +277,8 @@ fn translate(
     }
     match making.draft.listeners.is_empty() {
         true => {
-            let why = report.all_left_out().into_iter().next().map_or(String::new(), |first| format!(": {first}"));
-            Err(Problem::new(&place, shown(&format!("no service of it can be carried{why}"))))
+            let why = report.all_left_out().into_iter().next().map_or(String::new(), |first| format!("; {first}"));
+            Err(Problem::new(&place, format!("no service of it can be carried{why}")))
         }
         false => Ok((making.draft.into_map(), making.links)),
     }
@@ -494,8 +496,13 @@ impl Making<'_> {
         }
         match service.is_on("verifychain") || level > 1 {
             true => {
-                let ca = service.text("cafile").ok_or("the server is to be verified, and no `CAfile` is named")?;
-                tls.set("ca", absolute(&self.file(ca)?));
+                // Without `ca` those of the system are trusted.
+                let is_of_system = |folder: &str| SYSTEM_AUTHORITIES.contains(&folder.trim_end_matches('/'));
+                match service.text("cafile") {
+                    Some(ca) => tls.set("ca", absolute(&self.file(ca)?)),
+                    None if service.text("capath").is_some_and(is_of_system) => {}
+                    None => return Err("the server is to be verified, and no `CAfile` is named".to_owned()),
+                }
                 if service.text("checkhost").is_none() && service.text("checkip").is_none() {
                     let how = "the name of the server is verified, too; `server_name` says another one";
                     comments.push(self.report.differs(&service.place, &format!("[{}]", service.name), how));

@@ -10,6 +10,8 @@ mod bodies;
 mod conditions;
 mod contracts;
 mod datagrams;
+mod discovery;
+mod fleet;
 mod geoip;
 mod graphql;
 mod headers;
@@ -40,6 +42,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use bodies::body_of_file;
+pub(super) use fleet::build_fleet;
 use geoip::Databases;
 pub(super) use key_server::build_key_server;
 pub use variables::warnings as variable_warnings;
@@ -85,8 +88,18 @@ struct Build<'a> {
     referenced: Vec<Referenced>,
     /// Which databases of addresses there are.
     databases: Databases,
+    /// Directories of servers, and whether instances have tags there.
+    directories: BTreeMap<String, (Span, bool)>,
     /// Names that are referred to, with what they name.
     used: BTreeSet<(&'static str, String)>,
+}
+
+impl<'a> Build<'a> {
+    /// Nothing is built yet.
+    fn new(sources: &'a Sources, machine: &'a Machine, problems: &'a mut Collector) -> Build<'a> {
+        let (databases, directories, used) = Default::default();
+        Build { sources, machine, problems, referenced: Vec::new(), databases, directories, used }
+    }
 }
 
 /// Builds the configuration, of all that is right if a problem is noted.
@@ -96,9 +109,9 @@ pub(super) fn build(
     machine: &Machine,
     problems: &mut Collector,
 ) -> (Option<Config>, Vec<Referenced>) {
-    let databases = Databases::of(root);
-    let mut build = Build { sources, machine, problems, referenced: Vec::new(), databases, used: BTreeSet::new() };
+    let mut build = Build { databases: Databases::of(root), ..Build::new(sources, machine, problems) };
     let keystores = build.keystores(root);
+    let discovery = build.discovery(root);
     let upstreams = build.upstreams(root);
     let (listeners, admin) = build.listeners_and_admin(root);
     let limits = root.get("limits").map(Limits::read).unwrap_or_default();
@@ -114,11 +127,13 @@ pub(super) fn build(
     let mut config = Config {
         workers: process::workers(root),
         ticket_keys: build.ticket_keys(root),
+        ech_keys: build.file(root, "ech_keys"),
         listeners,
         udp_listeners: build.udp_listeners(root),
         keystores,
         key_servers: build.key_servers(root),
         routes,
+        discovery,
         upstreams,
         policies,
         error_pages: build.error_pages(root),
@@ -126,6 +141,7 @@ pub(super) fn build(
         contracts: build.contracts(root, &tokens),
         tokens,
         host_rules: build.host_rules(root),
+        rate_store: build.rate_store(root),
         geoip: build.geoip(root),
         trusted_proxies: build.trusted_proxies(root),
         forwarding: build.forwarding(root),
@@ -233,7 +249,7 @@ impl Build<'_> {
         }
         let fix = match (self.problems.is_full(), closest(text, known.keys().copied())) {
             (false, Some(name)) => format!("did you mean {}?", shown(name)),
-            _ if known.is_empty() => format!("define it: the file has no {what}s yet"),
+            _ if known.is_empty() => "define it: the file has none yet".to_owned(),
             _ => format!("define it, or use one of {}", listed(known.keys().copied())),
         };
         self.problems.add(node.span, format!("there is no {what} {}", shown(text)), fix);
@@ -246,6 +262,7 @@ impl Build<'_> {
             ("keystores", "keystore"),
             ("key_servers", "group of key servers"),
             ("upstreams", "upstream"),
+            ("discovery", "directory"),
             ("tokens", "verifier"),
             ("policies", "policy"),
             ("contracts", "contract"),

@@ -86,6 +86,7 @@ impl KeyServersConfig {
             total_timeout: setting(node, "total_timeout"),
             connections: setting(node, "connections"),
             ping_interval: setting(node, "ping_interval"),
+            enrolment: None,
         }
     }
 }

@@ -27,6 +27,8 @@ pub struct KeyServerConfig {
     pub keys: BTreeMap<String, KeySetConfig>,
     /// Who may use which; the first that names a client decides.
     pub access: Vec<AccessRule>,
+    /// How nodes get client certificates, if they do.
+    pub enrolment: Option<EnrolmentConfig>,
     /// Whether ECDSA opcodes are answered for RSA keys.
     pub ecdsa_opcodes_on_rsa_keys: bool,
     /// Period of the unconditional re-read.
@@ -69,12 +71,23 @@ pub struct KeyServerTls {
     pub certificate: PathBuf,
     /// Its key, PEM.
     pub private_key: PathBuf,
-    /// Authorities for clients, PEM.
-    pub client_ca: PathBuf,
+    /// Authorities for clients, PEM; none where enrolment is the only one.
+    pub client_ca: Option<PathBuf>,
     /// Revocation lists.
     pub client_crl: Option<PathBuf>,
     /// Lowest version.
     pub min_version: ProtocolVersion,
+}
+
+/// How nodes get client certificates.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EnrolmentConfig {
+    /// What is kept of it.
+    pub folder: PathBuf,
+    /// How long a certificate is valid.
+    pub lifetime: Duration,
+    /// Authorities of this server's own certificate, PEM, which nodes get.
+    pub server_ca: PathBuf,
 }
 
 /// Where keys lie, and what they may do.
@@ -88,6 +101,8 @@ pub struct KeySetConfig {
     pub password: Option<Secret>,
     /// What the keys may do at all.
     pub operations: OperationSet,
+    /// Clients may have keys made in its first folder, so that there may be none yet.
+    pub grows: bool,
 }
 
 /// Who may use which keys for what.
@@ -101,6 +116,8 @@ pub struct AccessRule {
     pub operations: OperationSet,
     /// Bound on operations per second of all its clients together.
     pub rate_per_second: Option<u32>,
+    /// The key set that its clients may have keys made for; one of those they may use.
+    pub make_keys: Option<String>,
 }
 
 /// Names that a client's certificate may hold.

@@ -15,6 +15,7 @@ mod changes;
 mod reload;
 mod build;
 mod key_server;
+mod fleet;
 mod fileless;
 mod model;
 mod shape;
@@ -38,17 +39,18 @@ pub use build::{body_of_file, variable_warnings};
 pub use changes::{Change, ChangeKind, Changes, Comparable, changes};
 pub use environment::FromEnvironment;
 pub use expression::{Comparison, Expression, MAX_EXCEPTIONS, MAX_EXPRESSION_BYTES, MAX_GROUPS, Relation, TooMuchWork};
+pub use fleet::{EtcdEndpoint, FleetConfig};
 pub use jwt::{Algorithm, KeyKind};
 pub use key_server::*;
 pub use model::*;
 pub use problem::{Problem, Problems};
 pub use reload::{Reloaded, waits_for_restart};
 pub use shape::effective::{Effective, REDACTED, is_field_with_credential};
-pub use shape::reference::{key_server_reference, reference};
+pub use shape::reference::{fleet_reference, key_server_reference, reference};
 pub use shape::schema::{json_schema, key_server_json_schema};
 pub use shape::surface::{
-    AcmeOptions, DnsOptions, HalfClose, HealthMethod, ListenerLimits, ListenerOptions, LogFormat, QueueConfig,
-    RedirectQuery, RouteOptions, SameSite, WhenAllDown,
+    AcmeOptions, DnsOptions, HalfClose, HealthMethod, ListenerLimits, ListenerOptions, LogFormat, OnDemandOptions,
+    QueueConfig, RedirectQuery, RouteOptions, SameSite, WhenAllDown,
 };
 pub use sources::Included;
 
@@ -160,6 +162,32 @@ pub fn parse_key_server(file_name: &str, text: &str, base_dir: &Path) -> Result<
     build_text(file_name, text, base_dir, false, &KEY_SERVER).map_err(|invalid| invalid.problems)
 }
 
+/// Reads, checks and builds the file of a node of a fleet, as [`load`] does.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_fleet(path: &Path) -> Result<FleetConfig, Problems> {
+    let name = path.display().to_string();
+    let text = read_text(path, &name)?;
+    build_text(&name, &text, path.parent().unwrap_or(Path::new("")), true, &FLEET).map_err(|invalid| invalid.problems)
+}
+
+/// Builds the file of a node of a fleet from a text, as [`parse`] does.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_fleet(file_name: &str, text: &str, base_dir: &Path) -> Result<FleetConfig, Problems> {
+    build_text(file_name, text, base_dir, false, &FLEET).map_err(|invalid| invalid.problems)
+}
+
+/// Whether a file is that of a node of a fleet: it has the key `fleet`. False if it cannot be read.
+pub fn is_fleet_file(path: &Path) -> bool {
+    let Ok(text) = read_text(path, "") else { return false };
+    // Most files do not have the word, and need not be parsed twice.
+    text.contains("fleet")
+        && yaml::parse(&text, &mut Collector::default()).is_some_and(|root| root.get("fleet").is_some())
+}
+
 /// A kind of file: its shape, and what is built from it.
 struct Form<T> {
     shape: &'static table::Object,
@@ -172,6 +200,8 @@ type Builder<T> = fn(&yaml::Node, &Sources, &Machine, &mut Collector) -> (Option
 const GATE: Form<Config> = Form { shape: &shape::surface::ROOT, build: build::build };
 const KEY_SERVER: Form<KeyServerConfig> =
     Form { shape: &shape::surface::key_server::KEY_SERVER, build: build::build_key_server };
+
+const FLEET: Form<FleetConfig> = Form { shape: &shape::surface::fleet::FLEET_FILE, build: build::build_fleet };
 
 fn build_text<T>(file_name: &str, text: &str, base: &Path, look: bool, form: &Form<T>) -> Result<T, InvalidFile<T>> {
     build_tree(file_name, text, base, look, form).map(|(built, _)| built)

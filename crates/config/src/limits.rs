@@ -104,6 +104,8 @@ settings! {
             "Close a connection after this time without an outstanding request.";
         write_timeout: Duration = TIMEOUT, "30s",
             "Time between two writes that the peer accepts.";
+        max_made_keys: usize = Shape::Int(1, 100_000), "1000",
+            "Keys that clients had made (`make_keys`), per folder; no further one is made.";
         drain_delay: Duration = Shape::Duration(0, DAY), "0s",
             "Time after SIGTERM during which connections are still accepted while `/readyz` returns 503, for load balancers in front of several key servers.";
         drain_timeout: Duration = Shape::Duration(0, DAY), "10s",

@@ -55,6 +55,8 @@ pub struct Config {
     pub workers: usize,
     /// Where the keys of session tickets are kept over restarts.
     pub ticket_keys: Option<PathBuf>,
+    /// The keys that ClientHellos may be encrypted for.
+    pub ech_keys: Option<PathBuf>,
     /// Where connections come in. At least one, or one for UDP.
     pub listeners: Vec<Arc<ListenerConfig>>,
     /// Where datagrams come in.
@@ -65,6 +67,8 @@ pub struct Config {
     pub routes: Vec<RouteConfig>,
     /// Groups of key servers.
     pub key_servers: BTreeMap<String, Arc<KeyServersConfig>>,
+    /// Directories of servers by name.
+    pub discovery: BTreeMap<String, Arc<DiscoveryConfig>>,
     /// Upstream groups by name.
     pub upstreams: BTreeMap<String, Arc<UpstreamConfig>>,
     /// How tokens are verified, by name.
@@ -73,6 +77,8 @@ pub struct Config {
     pub policies: BTreeMap<String, Arc<PolicyConfig>>,
     /// Error pages by name.
     pub error_pages: BTreeMap<String, Arc<ErrorPagesConfig>>,
+    /// Where nodes share rates, if they do.
+    pub rate_store: Option<Arc<RateStoreConfig>>,
     /// Compression by name.
     pub compression: BTreeMap<String, Arc<CompressionConfig>>,
     /// Contracts by name.
@@ -233,13 +239,15 @@ pub struct TunnelConfig {
     pub max_lifetime: Option<Duration>,
 }
 
-/// Who gets the connections for some names and protocols.
+/// Who gets the connections for some names, protocols and clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TunnelRule {
     /// Server names; empty for any, and for none.
     pub names: Vec<HostPattern>,
     /// ALPN protocols; empty for any, and for none.
     pub alpn: Vec<String>,
+    /// Networks of clients; empty for any, and for none.
+    pub clients: Vec<IpNet>,
     /// Key into `Config::upstreams`.
     pub upstream: String,
     /// TLS is passed by unopened.
@@ -319,7 +327,14 @@ pub struct KeyServersConfig {
     pub connections: usize,
     /// Between two pings of a connection.
     pub ping_interval: Duration,
+    /// The folder in which `portunus enrol` keeps what the TLS of its servers takes, and where it is renewed; none: its files are somebody else's.
+    pub enrolment: Option<PathBuf>,
 }
+
+/// What `portunus enrol` writes into its folder: the client certificate and its key, in one file so that they are replaced in one step.
+pub const ENROLLED_IDENTITY: &str = "identity.pem";
+/// The certificate authorities of the key servers.
+pub const ENROLLED_SERVER_CA: &str = "server-ca.pem";
 
 /// Where a secret comes from. But for what a front door was given, the secret itself is read when it is needed, never kept in the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -413,6 +428,11 @@ impl RouteConfig {
     /// Largest request body under these limits.
     pub fn max_body(&self, limits: &Limits) -> u64 {
         self.max_body_bytes.unwrap_or(limits.max_body_bytes)
+    }
+
+    /// How long a WebSocket may rest.
+    pub fn tunnel_idle_timeout(&self, limits: &Limits) -> Duration {
+        self.options.tunnel_idle_timeout.unwrap_or(limits.tunnel_idle_timeout)
     }
 
     /// How slow a client may be.

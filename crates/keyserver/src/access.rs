@@ -3,9 +3,12 @@
 //! A peer is what its verified certificate says under the subject alternative names; the subject is not looked at (RFC 9525 §2).
 
 use std::net::SocketAddr;
+use std::time::SystemTime;
 
 use config::ClientPattern;
 use tls::PeerCertificate;
+
+use super::register::EnrolmentId;
 
 /// A peer as access rules see it.
 #[derive(Debug, Clone)]
@@ -17,12 +20,23 @@ pub struct Peer {
     pub label: String,
     /// Where it connected from.
     pub address: Option<SocketAddr>,
+    /// The enrolment that its certificate comes from, if it comes from one.
+    pub enrolment: Option<Enrolment>,
+}
+
+/// Where a certificate comes from that this key server has issued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Enrolment {
+    /// The enrolment.
+    pub id: EnrolmentId,
+    /// When the certificate ends; no connection outlasts it.
+    pub ends: SystemTime,
 }
 
 impl Peer {
     /// A peer on a Unix socket.
     pub fn unix() -> Peer {
-        Peer { names: Vec::new(), is_unix: true, label: "unix".to_owned(), address: None }
+        Peer { names: Vec::new(), is_unix: true, label: "unix".to_owned(), address: None, enrolment: None }
     }
 
     /// The owner of a verified certificate.
@@ -32,7 +46,12 @@ impl Peer {
         let addresses = certificate.addresses.iter().map(ToString::to_string);
         let names: Vec<String> = dns.chain(others).chain(addresses).collect();
         let label = names.first().cloned().unwrap_or_else(|| certificate.fingerprint.clone());
-        Peer { names, is_unix: false, label, address }
+        Peer { names, is_unix: false, label, address, enrolment: None }
+    }
+
+    /// A node that would be called so.
+    pub fn named(name: &str) -> Peer {
+        Peer { names: vec![name.to_owned()], is_unix: false, label: name.to_owned(), address: None, enrolment: None }
     }
 
     /// Whether the pattern names it.
@@ -63,6 +82,7 @@ mod tests {
             is_unix: false,
             label: String::new(),
             address: None,
+            enrolment: None,
         }
     }
 

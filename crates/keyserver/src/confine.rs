@@ -50,6 +50,9 @@ pub fn confine(config: &KeyServerConfig, control: Option<&Path>) -> Result<Files
         }
     }
     config.pid_file.as_deref().into_iter().chain(control).for_each(|path| _ = folder_of(path));
+    // Keys are made in the first folder of their set, and in no other.
+    write.extend(config.keys.values().filter(|set| set.grows).filter_map(|set| set.folders.first().cloned()));
+    write.extend(config.enrolment.as_ref().map(|enrolment| enrolment.folder.clone()));
     let (read, write): (Vec<_>, Vec<_>) = (read.into_iter().collect(), write.into_iter().collect());
     net::confine::sandbox(&read, &write).map_err(|problem| vec![problem])
 }
@@ -61,9 +64,11 @@ fn read_folders(config: &KeyServerConfig) -> BTreeSet<PathBuf> {
     let files = sets.flat_map(|set| set.files.iter().map(parent));
     let tls = config.listeners.iter().filter_map(|listener| listener.tls.as_ref());
     let tls = tls.flat_map(|tls| {
-        [Some(&tls.certificate), Some(&tls.private_key), Some(&tls.client_ca), tls.client_crl.as_ref()]
+        [Some(&tls.certificate), Some(&tls.private_key), tls.client_ca.as_ref(), tls.client_crl.as_ref()]
     });
-    folders.chain(files).chain(tls.flatten().map(parent)).collect()
+    let enrolment =
+        config.enrolment.iter().flat_map(|enrolment| [enrolment.folder.clone(), parent(&enrolment.server_ca)]);
+    folders.chain(files).chain(tls.flatten().map(parent)).chain(enrolment).collect()
 }
 
 /// The folder that a file is in.

@@ -11,10 +11,11 @@
 //! requests are dropped and it is read on (`overload.rs`). What had arrived when a drain begins is still read and answered. A malformed frame ends the connection, as nothing behind it can be read.
 
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use config::KeyServerListener;
 use net::{Chunk, Deadline, Stream};
@@ -23,16 +24,21 @@ use telemetry::{KeyOperation, KeyOutcome, KeyReport};
 use tls::Session;
 use tokio::sync::watch;
 use transport::{Broken, NoKeys, Transport};
-use wire::keyless::{Dialect, EXTENSION_ALPN, ErrorCode, Frame, FrameError, opcode};
+use wire::enrolment::ENROLMENT_ALPN;
+use wire::keyless::{
+    Dialect, EXTENSION_ALPN, ErrorCode, Frame, FrameError, KeyFamily, MAKE_KEY_NAME, Operation, opcode,
+};
 
 use super::access::Peer;
 use super::backlog::{Class, Full};
 use super::crypto_thread::{Work, drop_job, microseconds};
+use super::enrolment::{self, Caller};
 use super::holdings::{Granted, Holdings, View};
 use super::link::Link;
+use super::maker;
 use super::policy::{Decision, check};
 use super::queue::{Job, Payload};
-use super::shared::Shared;
+use super::shared::{End, Shared};
 
 /// Time that one turn of a connection may spend on signing, before the rest of its requests goes to the queue.
 const INLINE_BUDGET: Duration = Duration::from_micros(400);
@@ -56,19 +62,6 @@ const RATE_RETRY: Duration = Duration::from_millis(100);
 /// Reads that what was received before a drain may take: as much as a connection may have outstanding.
 const LAST_READS: usize = 64;
 
-/// Why the life of a connection ended.
-#[derive(Debug)]
-pub(super) enum End {
-    /// The peer closed between requests.
-    Closed,
-    /// Neither asked nor answered for too long.
-    Idle,
-    /// The server drains, and all is answered.
-    Drained,
-    /// The peer broke the rules, went silent within a message, or the connection broke: why, and details.
-    Failed(Reason, String),
-}
-
 /// Serves a connection to its end.
 pub(super) async fn run(
     stream: Stream,
@@ -85,11 +78,15 @@ pub(super) async fn run(
     let end = match shaken {
         Err(_) => End::Failed(Reason::TlsHandshakeTimeout, String::new()),
         Ok(Err((reason, detail))) => End::Failed(reason, detail),
-        Ok(Ok((transport, peer))) => {
+        Ok(Ok(Opened::Keys(transport, peer))) => {
             let info = transport.tls_info();
             let extended = info.is_some_and(|info| info.alpn.as_deref() == Some(EXTENSION_ALPN));
             tracing::debug!(peer = peer.label, ?address, extended, "connected");
             Conn::new(transport, Arc::new(Link::new(peer, extended)), shared.clone(), report).serve(drain).await
+        }
+        Ok(Ok(Opened::Enrolment(transport, caller))) => {
+            let served = enrolment::serve(transport, caller, &shared, &report);
+            deadline.within(limit, served).await.unwrap_or(End::Failed(Reason::FrameTimeout, String::new()))
         }
     };
     if let End::Failed(reason, detail) = &end {
@@ -105,24 +102,44 @@ pub(super) async fn run(
     }
 }
 
+/// A connection whose handshake is done, and what it is for.
+enum Opened {
+    /// Operations with keys, for this peer.
+    Keys(Transport, Peer),
+    /// A client certificate.
+    Enrolment(Transport, Caller),
+}
+
+impl Opened {
+    /// What was agreed on by ALPN decides: whoever asks for a certificate need not have one.
+    fn of(transport: Transport, address: Option<SocketAddr>, shared: &Shared) -> Result<Opened, (Reason, String)> {
+        let info = transport.tls_info();
+        let (alpn, certificate) = info.map(|info| (info.alpn, info.peer)).unwrap_or_default();
+        if alpn.as_deref() == Some(ENROLMENT_ALPN) {
+            return Ok(Opened::Enrolment(transport, Caller { certificate, address }));
+        }
+        let invalid = |why: &str| (Reason::ClientCertificateInvalid, why.to_owned());
+        // The library has rejected before, as the rule demands a certificate.
+        let certificate = certificate.ok_or_else(|| invalid("none was sent"))?;
+        let holdings = shared.holdings.load();
+        let peer = holdings.peer(&certificate, address);
+        if holdings.is_rejected(&peer) {
+            return Err(invalid("the enrolment it comes from was revoked"));
+        }
+        Ok(Opened::Keys(transport, peer))
+    }
+}
+
 /// The handshake, if the listener has one, and who came by it.
-async fn open(
-    stream: Stream,
-    listener: &KeyServerListener,
-    shared: &Shared,
-) -> Result<(Transport, Peer), (Reason, String)> {
+async fn open(stream: Stream, listener: &KeyServerListener, shared: &Shared) -> Result<Opened, (Reason, String)> {
     let address = stream.peer();
     let Some(front) = shared.holdings.load().front(&listener.name) else {
-        return Ok((Transport::plain(stream), Peer::unix()));
+        return Ok(Opened::Keys(Transport::plain(stream), Peer::unix()));
     };
     let session =
         Session::server(&shared.acceptor, front).map_err(|error| (Reason::TlsInternalError, error.to_string()))?;
     match Transport::handshake(stream, Chunk::empty(), session, &NoKeys).await {
-        Ok(transport) => match transport.tls_info().and_then(|info| info.peer) {
-            Some(certificate) => Ok((transport, Peer::of_certificate(&certificate, address))),
-            // The library has rejected before, as the rule demands a certificate.
-            None => Err((Reason::ClientCertificateInvalid, "none was sent".to_owned())),
-        },
+        Ok(transport) => Opened::of(transport, address, shared),
         Err((transport, broken)) => {
             // The alert must arrive before the end does.
             transport.stream().shutdown_write();
@@ -428,7 +445,7 @@ impl Conn {
     /// Takes in the frames that have arrived, as far as they may be taken now.
     fn take_frames(&mut self) -> Result<(), End> {
         self.stalled_until = None;
-        self.follow_reload();
+        self.follow_reload()?;
         let mut now = Instant::now();
         // A deadline counts from when a request was sent, and it may have waited for this connection to be read again; not for long, or a peer
         // that never pauses would find all its requests too old.
@@ -483,11 +500,22 @@ impl Conn {
     }
 
     /// After a reload, what the peer may see is looked up again.
-    fn follow_reload(&mut self) {
+    ///
+    /// # Errors
+    /// The connection ends: the certificate of the peer is not valid any more.
+    fn follow_reload(&mut self) -> Result<(), End> {
         let newest = self.shared.holdings.load();
         if !Arc::ptr_eq(&newest, &self.generation) {
             self.generation = Arc::clone(&newest);
             self.view = self.generation.view_for(&self.link.peer);
+        }
+        let invalid = |why: &str| Err(End::Failed(Reason::ClientCertificateInvalid, why.to_owned()));
+        match &self.link.peer.enrolment {
+            Some(enrolment) if SystemTime::now() >= enrolment.ends => invalid("it has ended while it was connected"),
+            Some(_) if self.generation.is_rejected(&self.link.peer) => {
+                invalid("the enrolment it comes from was revoked while it was connected")
+            }
+            _ => Ok(()),
         }
     }
 
@@ -498,6 +526,9 @@ impl Conn {
             return true;
         }
         let view = Arc::clone(&self.view);
+        if frame.opcode == opcode::MAKE_KEY && self.link.extended {
+            return self.make_key(frame, &view);
+        }
         match check(frame, &view, self.shared.mixed) {
             Ok(Decision::Pong) => {
                 self.link.begin();
@@ -532,6 +563,37 @@ impl Conn {
                 self.submit(job)
             }
         }
+    }
+
+    /// Has a key made, if this peer may have one: elsewhere, since it takes long. To others it is an operation that is not offered.
+    fn make_key(&mut self, frame: &Frame<'_>, view: &View) -> bool {
+        if view.rate.as_ref().is_some_and(|rate| !rate.allow()) {
+            return self.over_rate(frame);
+        }
+        self.link.begin();
+        let begun = match (&view.nursery, KeyFamily::from_code(frame.payload)) {
+            (None, _) => Err(ErrorCode::BAD_OPCODE),
+            (Some(_), None) => Err(ErrorCode::FORMAT),
+            (Some(nursery), Some(family)) => {
+                let order = maker::Order {
+                    link: Arc::clone(&self.link),
+                    id: frame.id,
+                    family,
+                    nursery: Arc::clone(nursery),
+                    received: Instant::now(),
+                };
+                maker::start(order, &self.shared)
+            }
+        };
+        match begun {
+            Ok(()) => {}
+            Err(ErrorCode::BUSY) => {
+                self.link.reject(frame.id, ErrorCode::BUSY, Some(microseconds(maker::RETRY)));
+                self.report_rejection(frame, ErrorCode::BUSY);
+            }
+            Err(code) => self.reject(frame, code),
+        }
+        true
     }
 
     fn job(&self, frame: &Frame<'_>, work: &Work<'_>, granted: &Granted, sent: Instant) -> Job {
@@ -578,12 +640,15 @@ impl Conn {
     }
 
     fn report_rejection(&self, frame: &Frame<'_>, code: ErrorCode) {
-        let operation = wire::keyless::Operation::from_opcode(frame.opcode);
+        let operation = match frame.opcode {
+            opcode::MAKE_KEY => Ok(MAKE_KEY_NAME),
+            number => Operation::from_opcode(number).map(Operation::name),
+        };
         self.report.operation(&KeyOperation {
             peer: &self.link.peer.label,
             address: self.link.peer.address,
             ski: frame.ski,
-            operation: operation.map_or("unknown", wire::keyless::Operation::name),
+            operation: operation.unwrap_or("unknown"),
             class: "none",
             outcome: KeyOutcome::Rejected(code),
             queued: Duration::ZERO,

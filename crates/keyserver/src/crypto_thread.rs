@@ -13,7 +13,7 @@ use super::queue::{Job, Scheduler};
 use super::shared::Shared;
 
 /// Crypto threads run at a lower priority than the threads that talk to peers, so that a response is not late because others are being made.
-const NICENESS: i32 = 5;
+pub(super) const NICENESS: i32 = 5;
 
 /// A thread's life: takes work until the server ends.
 pub(super) fn run(shared: &Shared) {

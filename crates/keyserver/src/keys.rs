@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use config::{KeySetConfig, OperationSet};
 use tls::crypto::public_key::{key_digest, key_identifier};
-use tls::crypto::{KeyKind, SigningKey};
+use tls::crypto::{KeyKind, PrivateKey, SigningKey};
 use wire::keyless::KeyFamily;
 
 use super::backlog::Class;
@@ -31,6 +31,19 @@ pub struct Key {
 }
 
 impl Key {
+    /// A key that was read from `origin`.
+    ///
+    /// # Errors
+    /// What is wrong with it, with its place.
+    pub fn new(key: &PrivateKey, operations: OperationSet, origin: String) -> Result<Key, String> {
+        let spki = key.public_spki_der();
+        let named = key_identifier(spki).and_then(|ski| Ok((ski, key_digest(spki)?)));
+        let (ski, digest) = named.map_err(|error| format!("{origin}: {error}"))?;
+        let signing = SigningKey::new(key).map_err(|error| format!("{origin}: private key {error}"))?;
+        let class = Class::of(signing.kind());
+        Ok(Key { signing, ski, digest, operations, origin, class })
+    }
+
     /// The family of operations that it is for.
     pub fn family(&self) -> Option<KeyFamily> {
         match self.signing.kind() {
@@ -43,7 +56,7 @@ impl Key {
 
     /// The identifier as operators see it: lower-case hexadecimal.
     pub fn ski_text(&self) -> String {
-        self.ski.iter().map(|byte| format!("{byte:02x}")).collect()
+        wire::hexadecimal::hexadecimal(&self.ski)
     }
 }
 
@@ -53,30 +66,20 @@ impl Key {
 /// Every problem found.
 pub fn load(set: &KeySetConfig, known: &HashMap<Ski, Arc<Key>>) -> Result<Vec<Arc<Key>>, Vec<String>> {
     let password = set.password.as_ref().map(config::Secret::read).transpose().map_err(|problem| vec![problem])?;
-    let found = keystore::keys::load(&set.folders, &set.files, password.as_ref()).map_err(|error| error.problems)?;
+    let load = if set.grows { keystore::keys::load_growing } else { keystore::keys::load };
+    let found = load(&set.folders, &set.files, password.as_ref()).map_err(|error| error.problems)?;
     let mut problems = Vec::new();
     let mut keys = Vec::with_capacity(found.len());
     for found in found {
-        let named = key_identifier(found.key.public_spki_der())
-            .and_then(|ski| Ok((ski, key_digest(found.key.public_spki_der())?)));
-        let (ski, digest) = match named {
-            Ok(named) => named,
-            Err(error) => {
-                problems.push(format!("{}: {error}", found.origin));
-                continue;
-            }
-        };
         let same = |key: &&Arc<Key>| key.operations == set.operations && key.origin == found.origin;
-        if let Some(key) = known.get(&ski).filter(same) {
+        let ski = key_identifier(found.key.public_spki_der()).ok();
+        if let Some(key) = ski.and_then(|ski| known.get(&ski)).filter(same) {
             keys.push(Arc::clone(key));
             continue;
         }
-        match SigningKey::new(&found.key) {
-            Ok(signing) => {
-                let (operations, class) = (set.operations, Class::of(signing.kind()));
-                keys.push(Arc::new(Key { signing, ski, digest, operations, origin: found.origin, class }));
-            }
-            Err(error) => problems.push(format!("{}: private key {error}", found.origin)),
+        match Key::new(&found.key, set.operations, found.origin) {
+            Ok(key) => keys.push(Arc::new(key)),
+            Err(problem) => problems.push(problem),
         }
     }
     if problems.is_empty() { Ok(keys) } else { Err(problems) }

@@ -10,20 +10,24 @@
 //!
 //! A role of the same program that shares codecs, keys and reporting with the gate, and nothing of its data path. Reading order: `server.rs` (start,
 //! reload, drain), `conn.rs` (the life of one connection), `policy.rs` (what a request may), `backlog.rs`, `queue.rs` and `crypto_thread.rs` (who signs
-//! when), `overload.rs` (what is dropped of peers that do not understand BUSY), `link.rs` (answers on their way back), `holdings.rs`, `keys.rs` and `access.rs` (what a reload replaces).
+//! when), `maker.rs` (keys that clients have made), `enrolment.rs` (client certificates for nodes: `issuer.rs` decides, `register.rs` is what is on disk), `overload.rs` (what is dropped of peers that do not understand BUSY), `link.rs` (answers on their way back), `holdings.rs`, `keys.rs` and `access.rs` (what a reload replaces).
 //!
 //! Absent on purpose: any way for a key to leave, a decryption that tells good padding from bad, a payload in a log.
 #![forbid(unsafe_code)]
 
 pub mod server;
 mod conn;
+mod enrolment;
+mod maker;
 mod crypto_thread;
 mod shared;
 mod policy;
 mod queue;
 mod link;
 pub mod holdings;
+pub mod issuer;
 pub mod access;
+pub mod register;
 mod rate;
 pub mod keys;
 mod backlog;

@@ -42,8 +42,6 @@ pub struct Server {
     source: Source,
     /// What was started with: addresses and threads stay as they are.
     config: KeyServerConfig,
-    /// One reload at a time: the next one builds on what this one loaded, and none replaces what is newer.
-    reloading: Mutex<()>,
     drain: watch::Sender<bool>,
     /// The sockets, until it accepts no more.
     bound: Mutex<Vec<Bound>>,
@@ -82,7 +80,6 @@ impl Server {
             shared,
             source,
             config,
-            reloading: Mutex::new(()),
             drain,
             bound: Mutex::new(bound.into_iter().map(|(_, bound)| bound).collect()),
             threads: Mutex::new(Threads { workers, crypto }),
@@ -104,7 +101,7 @@ impl Server {
     /// # Errors
     /// Everything that is wrong; what is held stays.
     pub fn reload(&self) -> Result<Reloaded, Vec<String>> {
-        let _reloading = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
+        let _changing = self.shared.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let loaded = (self.source)().and_then(|config| {
             if config.listeners != self.config.listeners {
                 tracing::warn!("changed listeners take a restart; keys, trust and access are loaded");

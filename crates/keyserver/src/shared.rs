@@ -1,6 +1,6 @@
 //! What the threads of a key server share, and a connection's place among those that may be open.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -8,15 +8,34 @@ use arc_swap::ArcSwap;
 use config::KeyServerConfig;
 use config::limits::KeyServerLimits;
 use reason::Reason;
-use telemetry::KeyServerReporter;
+use telemetry::{KeyReport, KeyServerReporter};
 
 use super::holdings::Holdings;
 use super::queue::Scheduler;
+
+/// Why the life of a connection ended.
+#[derive(Debug)]
+pub(super) enum End {
+    /// The peer closed between requests.
+    Closed,
+    /// Neither asked nor answered for too long.
+    Idle,
+    /// The server drains, and all is answered.
+    Drained,
+    /// The peer broke the rules, went silent within a message, or the connection broke: why, and details.
+    Failed(Reason, String),
+}
 
 /// What all threads share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) holdings: ArcSwap<Holdings>,
+    /// Held by whoever replaces what is held: it builds on what is there, and nothing newer is lost.
+    pub(super) changing: Mutex<()>,
+    /// A key is being made.
+    pub(super) is_making: AtomicBool,
+    /// Of whoever makes keys.
+    pub(super) maker_report: Mutex<KeyReport>,
     pub(super) acceptor: tls::Acceptor,
     pub(super) scheduler: Scheduler,
     pub(super) reporter: KeyServerReporter,
@@ -24,6 +43,8 @@ pub(super) struct Shared {
     /// Whether ECDSA opcodes are answered for RSA keys.
     pub(super) mixed: bool,
     pub(super) connections: AtomicUsize,
+    /// Requests of enrolment with tokens that are being decided.
+    pub(super) strangers: AtomicUsize,
     /// How often each worker has shown that it makes progress.
     pub(super) beats: Box<[AtomicU64]>,
     /// Whether it serves; else why not.
@@ -44,12 +65,16 @@ impl Shared {
         let acceptor = tls::Acceptor::new(tickets).map_err(|error| format!("TLS cannot be set up: {error}"))?;
         Ok(Shared {
             holdings: ArcSwap::from_pointee(holdings),
+            changing: Mutex::new(()),
+            is_making: AtomicBool::new(false),
+            maker_report: Mutex::new(reporter.thread()),
             acceptor,
             scheduler: Scheduler::new(&config.limits),
             reporter,
             limits: config.limits.clone(),
             mixed: config.ecdsa_opcodes_on_rsa_keys,
             connections: AtomicUsize::new(0),
+            strangers: AtomicUsize::new(0),
             beats: (0..config.workers.max(1)).map(|_| AtomicU64::new(0)).collect(),
             ready: Mutex::new(Err("starting")),
         })

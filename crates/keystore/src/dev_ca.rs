@@ -48,6 +48,16 @@ pub enum Purpose {
     Client,
 }
 
+impl Purpose {
+    /// As a certificate says it (RFC 5280 §4.2.1.12).
+    pub(crate) fn usage(self) -> ExtendedKeyUsagePurpose {
+        match self {
+            Purpose::Server => ExtendedKeyUsagePurpose::ServerAuth,
+            Purpose::Client => ExtendedKeyUsagePurpose::ClientAuth,
+        }
+    }
+}
+
 impl DevCa {
     /// A new CA with an ECDSA P-256 key under this common name.
     ///
@@ -104,10 +114,7 @@ impl DevCa {
             // For the RSA key exchange of old clients (RFC 5246 §7.4.2).
             params.key_usages.push(KeyUsagePurpose::KeyEncipherment);
         }
-        params.extended_key_usages = vec![match purpose {
-            Purpose::Server => ExtendedKeyUsagePurpose::ServerAuth,
-            Purpose::Client => ExtendedKeyUsagePurpose::ClientAuth,
-        }];
+        params.extended_key_usages = vec![purpose.usage()];
         let certificate = params.signed_by(&key, &self.issuer)?;
         Ok(IssuedPair { certificate_pem: certificate.pem(), key_pem: Zeroizing::new(key.serialize_pem()) })
     }

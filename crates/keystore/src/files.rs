@@ -90,7 +90,7 @@ pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
 ///
 /// # Errors
 /// What the system says.
-pub(crate) fn remove(path: &Path) -> io::Result<()> {
+pub fn remove(path: &Path) -> io::Result<()> {
     fs::remove_file(path)?;
     sync_folder(path.parent().unwrap_or(Path::new(".")))
 }

@@ -4,7 +4,10 @@
 
 use std::path::{Path, PathBuf};
 
+use rcgen::{KeyPair, RsaKeySize};
+use tls::KeyType;
 use tls::crypto::{self, PrivateKey};
+use zeroize::Zeroizing;
 
 use crate::files::{self, MAX_FILES};
 use crate::pem::{self, Label};
@@ -30,6 +33,24 @@ pub struct FoundKey {
 /// # Errors
 /// Every problem found; also that there is no key at all.
 pub fn load(folders: &[PathBuf], files: &[PathBuf], password: Option<&Password>) -> Result<Vec<FoundKey>, LoadError> {
+    let keys = load_growing(folders, files, password)?;
+    if keys.is_empty() {
+        let places: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+        let problem = format!("{}: no private keys; put `.key` or `.pem` files there", places.join(", "));
+        return Err(LoadError { problems: vec![problem] });
+    }
+    Ok(keys)
+}
+
+/// The same where keys are made one by one: there may be none yet.
+///
+/// # Errors
+/// Every problem found.
+pub fn load_growing(
+    folders: &[PathBuf],
+    files: &[PathBuf],
+    password: Option<&Password>,
+) -> Result<Vec<FoundKey>, LoadError> {
     let Listing { files: mut listed, mut problems, .. } = Listing::of(folders);
     listed.sort();
     let mut keys = Vec::new();
@@ -42,11 +63,19 @@ pub fn load(folders: &[PathBuf], files: &[PathBuf], password: Option<&Password>)
             problems.push(format!("{}: holds no private key; put one there, or remove it", path.display()));
         }
     }
-    if keys.is_empty() && problems.is_empty() {
-        let places: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
-        problems.push(format!("{}: no private keys; put `.key` or `.pem` files there", places.join(", ")));
-    }
     if problems.is_empty() { Ok(keys) } else { Err(LoadError { problems }) }
+}
+
+/// A new key, as PKCS#8 in PEM: RSA of 2048 bits, which takes a while, or ECDSA on P-256.
+///
+/// # Errors
+/// The library could not make it.
+pub fn generate(key_type: KeyType) -> Result<Zeroizing<String>, String> {
+    let key = match key_type {
+        KeyType::Rsa => KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, RsaKeySize::_2048),
+        KeyType::Ecdsa | KeyType::Ed25519 => KeyPair::generate(),
+    };
+    Ok(Zeroizing::new(key.map_err(|error| format!("no key can be made: {error}"))?.serialize_pem()))
 }
 
 /// The folders that [`load`] reads in, as they are called without links: below a folder, links may lead anywhere.

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 mod unchanged;
+pub mod authority;
 pub mod dev_ca;
 pub mod edit;
 pub mod inspect;
@@ -29,6 +30,7 @@ mod jks_store;
 pub mod trust;
 pub mod keys;
 mod pem_folder;
+pub mod ech;
 mod parallel;
 pub mod files;
 mod pair;
@@ -170,11 +172,11 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::load`].
-    pub fn load_growing(folder: &Path, reuse: Option<&Store>) -> Result<Store, LoadError> {
+    pub fn load_growing(folder: &Path, keys: Keys, reuse: Option<&Store>) -> Result<Store, LoadError> {
         let location = Location::PemFolder(folder.to_owned());
-        let state = unchanged::state(&location, None, Keys::InStore);
+        let state = unchanged::state(&location, None, keys);
         let is_there = std::fs::symlink_metadata(folder).is_ok();
-        let loaded = if is_there { load_pairs(&location, None, Keys::InStore) } else { pair::Loaded::default() };
+        let loaded = if is_there { load_pairs(&location, None, keys) } else { pair::Loaded::default() };
         let store = pair::settle(loaded, reuse)?;
         Ok(Store { state, ..store })
     }

@@ -34,6 +34,11 @@ fn java_keystores() {
 }
 
 #[test]
+fn files_of_ech_keys() {
+    replay("ech", invariants::ech);
+}
+
+#[test]
 fn pem_texts() {
     replay("pem", invariants::pem);
 }

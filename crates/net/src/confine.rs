@@ -136,7 +136,7 @@ fn of_files() -> BitFlags<AccessFs> {
 const CALLS: &[libc::c_long] = &[
     libc::SYS_read, libc::SYS_write, libc::SYS_readv, libc::SYS_writev, libc::SYS_pread64, libc::SYS_pwrite64, libc::SYS_close, libc::SYS_lseek,
     libc::SYS_openat, libc::SYS_fstat, libc::SYS_newfstatat, libc::SYS_statx, libc::SYS_statfs, libc::SYS_fstatfs, libc::SYS_getdents64, libc::SYS_readlinkat,
-    libc::SYS_unlinkat, libc::SYS_renameat2, libc::SYS_fchmod, libc::SYS_fchmodat, libc::SYS_fsync, libc::SYS_fdatasync, libc::SYS_ftruncate,
+    libc::SYS_unlinkat, libc::SYS_renameat, libc::SYS_renameat2, libc::SYS_fchmod, libc::SYS_fchmodat, libc::SYS_fsync, libc::SYS_fdatasync, libc::SYS_ftruncate,
     libc::SYS_getcwd, libc::SYS_faccessat, libc::SYS_faccessat2, libc::SYS_fcntl, libc::SYS_ioctl, libc::SYS_dup, libc::SYS_dup3, libc::SYS_pipe2,
     libc::SYS_inotify_init1, libc::SYS_inotify_add_watch, libc::SYS_inotify_rm_watch,
     libc::SYS_socket, libc::SYS_socketpair, libc::SYS_bind, libc::SYS_listen, libc::SYS_accept4, libc::SYS_accept, libc::SYS_connect, libc::SYS_getsockname, libc::SYS_getpeername,
@@ -158,8 +158,8 @@ const CALLS: &[libc::c_long] = &[
 #[rustfmt::skip]
 const GATE_CALLS: &[libc::c_long] = &[
     libc::SYS_splice, libc::SYS_tee, libc::SYS_sendfile, libc::SYS_sendmmsg, libc::SYS_recvmmsg, libc::SYS_copy_file_range, libc::SYS_preadv, libc::SYS_pwritev,
-    libc::SYS_mkdirat, libc::SYS_renameat, libc::SYS_flock, libc::SYS_fallocate, libc::SYS_fadvise64, libc::SYS_utimensat, libc::SYS_umask,
-    libc::SYS_memfd_create, libc::SYS_capget, libc::SYS_pselect6,
+    libc::SYS_mkdirat, libc::SYS_flock, libc::SYS_fallocate, libc::SYS_fadvise64, libc::SYS_utimensat, libc::SYS_umask,
+    libc::SYS_capget, libc::SYS_pselect6,
 ];
 
 /// What it takes to run a program and to end it, and what shells and small tools are made of beside.
@@ -190,8 +190,10 @@ const OLD_PROGRAM_CALLS: &[libc::c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const OLD_PROGRAM_CALLS: &[libc::c_long] = &[];
 
-/// Memory that is mapped or changed so that it can be executed and written: what code that was smuggled in would need.
-fn only_plain_memory(rules: &mut BTreeMap<i64, Vec<SeccompRule>>) -> Result<(), seccompiler::BackendError> {
+/// Memory that can be executed is what code that was smuggled in would need. Ours is mapped before we shut ourselves in, so that no more of it is needed, whether
+/// new, changed or out of a file; a file that only memory holds (`memfd_create`) is not among the calls at all. Where programs are run, their loader maps
+/// code out of files, so that only memory that can be written as well is denied.
+fn only_plain_memory(role: Role, rules: &mut BTreeMap<i64, Vec<SeccompRule>>) -> Result<(), seccompiler::BackendError> {
     const PROTECTION: u8 = 2;
     let without = |bit: libc::c_int| {
         let bit = u64::from(bit.unsigned_abs());
@@ -199,7 +201,11 @@ fn only_plain_memory(rules: &mut BTreeMap<i64, Vec<SeccompRule>>) -> Result<(), 
         SeccompRule::new(vec![is_unset])
     };
     rules.insert(libc::SYS_mprotect, vec![without(libc::PROT_EXEC)?]);
-    rules.insert(libc::SYS_mmap, vec![without(libc::PROT_EXEC)?, without(libc::PROT_WRITE)?]);
+    let mut mapped = vec![without(libc::PROT_EXEC)?];
+    if role == Role::GateWithPrograms {
+        mapped.push(without(libc::PROT_WRITE)?);
+    }
+    rules.insert(libc::SYS_mmap, mapped);
     Ok(())
 }
 
@@ -212,9 +218,7 @@ fn restrict_calls(role: Role) -> Result<(), String> {
     let further = further.iter().copied().flatten();
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         CALLS.iter().chain(OLD_CALLS).chain(further).map(|call| (*call, Vec::new())).collect();
-    if role != Role::KeyServer {
-        only_plain_memory(&mut rules).map_err(|error| error.to_string())?;
-    }
+    only_plain_memory(role, &mut rules).map_err(|error| error.to_string())?;
     let machine = std::env::consts::ARCH.try_into().map_err(|error| format!("{error:?}"))?;
     let reject = SeccompAction::Errno(libc::EPERM as u32);
     let filter = SeccompFilter::new(rules, reject, SeccompAction::Allow, machine).map_err(|error| error.to_string())?;

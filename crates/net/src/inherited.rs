@@ -29,11 +29,13 @@ pub enum Kind {
     Udp,
     /// Connections over a Unix socket.
     Unix,
+    /// One end of a [`Link`](crate::Link) to the hub of QUIC on the same UDP socket in the process before.
+    Link,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 3] = [Kind::Tcp, Kind::Udp, Kind::Unix];
+    pub const ALL: [Kind; 4] = [Kind::Tcp, Kind::Udp, Kind::Unix, Kind::Link];
 
     /// Its name in messages.
     pub fn name(self) -> &'static str {
@@ -41,6 +43,7 @@ impl Kind {
             Kind::Tcp => "tcp",
             Kind::Udp => "udp",
             Kind::Unix => "unix",
+            Kind::Link => "link",
         }
     }
 }
@@ -147,7 +150,8 @@ impl Inherited {
         let problem = |passed: &Passed| {
             let (section, directive) = match passed.kind {
                 Kind::Tcp | Kind::Unix => ("listener", "ListenStream"),
-                Kind::Udp => ("udp_listener", "ListenDatagram"),
+                // A service manager passes no link.
+                Kind::Udp | Kind::Link => ("udp_listener", "ListenDatagram"),
             };
             format!(
                 "LISTEN_FDS: {} is bound to {}, and no {section} has that address; write it into `bind` as it stands here, or remove {directive}= from the .socket unit",

@@ -4,22 +4,25 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::net::SocketFlags;
-use socket2::{Domain, SockAddr, SockFilter, SockRef, Socket, Type};
+use socket2::{Domain, SockFilter, SockRef, Socket, Type};
 use tokio::io::unix::AsyncFd;
 
 use crate::clock::coarse;
 use crate::inherited::{self, Kind, Passed, SocketFile, identify};
 use crate::stream::Stream;
+use crate::unix_socket;
 
 /// Connections the kernel may queue for us before it drops new ones (bounded by net.core.somaxconn).
 const BACKLOG: i32 = 65_535;
+
+/// Who may connect to a Unix socket: the user and the group of this process.
+const UNIX_MODE: u32 = 0o660;
 
 /// When a listener closes, how long handshakes (TCP) that have begun may take: a round trip of most clients.
 const LAST_HANDSHAKES: Duration = Duration::from_millis(200);
@@ -81,7 +84,9 @@ impl Bound {
         match endpoint {
             Endpoint::Tcp(address) => Bound::bind_tcp(*address, workers),
             Endpoint::Unix(path) => {
-                let socket = Arc::new(bind_unix(path)?);
+                let socket = unix_socket::bind(path, UNIX_MODE, BACKLOG)?;
+                socket.set_nonblocking(true)?;
+                let socket = Arc::new(socket.into());
                 let file = identify(path).map(|identity| SocketFile { path: path.clone(), identity });
                 Ok(Bound { sockets: vec![socket], workers, endpoint: endpoint.clone(), file, kept: Arc::default() })
             }
@@ -223,30 +228,6 @@ fn tcp_socket(address: SocketAddr) -> io::Result<Socket> {
     // Accepted sockets inherit it.
     socket.set_tcp_nodelay(true)?;
     Ok(socket)
-}
-
-/// Binds a Unix path with mode 0660. A socket left behind by a dead process is replaced, anything else is not touched.
-fn bind_unix(path: &Path) -> io::Result<OwnedFd> {
-    let address = SockAddr::unix(path)?;
-    let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking().cloexec(), None)?;
-    if let Err(error) = socket.bind(&address) {
-        if error.kind() != io::ErrorKind::AddrInUse || !is_dead_socket(path, &address)? {
-            return Err(error);
-        }
-        std::fs::remove_file(path)?;
-        socket.bind(&address)?;
-    }
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
-}
-
-fn is_dead_socket(path: &Path, address: &SockAddr) -> io::Result<bool> {
-    if !std::fs::symlink_metadata(path)?.file_type().is_socket() {
-        return Ok(false);
-    }
-    let probe = Socket::new(Domain::UNIX, Type::STREAM.cloexec(), None)?;
-    Ok(matches!(probe.connect(address), Err(error) if error.kind() == io::ErrorKind::ConnectionRefused))
 }
 
 /// A listening socket registered with this thread's runtime.

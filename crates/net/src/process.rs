@@ -1,8 +1,9 @@
 //! What the program asks of the kernel for itself: descriptors, cores, core dumps, signals to its children.
 
 use std::io;
+use std::time::Duration;
 
-use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions, getrlimit, kill_process, setrlimit, wait, waitpid};
 
 /// Raises the soft limit of open descriptors to the hard one; returns the limit now active.
 pub fn raise_descriptor_limit() -> u64 {
@@ -30,7 +31,7 @@ pub fn threads() -> Option<usize> {
 ///
 /// # Errors
 /// This process has other threads, whose locks nobody would ever open there; or the kernel rejects.
-pub fn fork(keep: std::os::fd::OwnedFd, beside: impl FnOnce(std::os::fd::OwnedFd)) -> io::Result<()> {
+pub fn fork(keep: std::os::fd::OwnedFd, beside: impl FnOnce(std::os::fd::OwnedFd)) -> io::Result<Forked> {
     if threads().is_some_and(|threads| threads > 1) {
         return Err(io::Error::other("there are other threads already"));
     }
@@ -47,7 +48,20 @@ pub fn fork(keep: std::os::fd::OwnedFd, beside: impl FnOnce(std::os::fd::OwnedFd
             // SAFETY: ends this process at once; what the other one has to do at its end is not done twice.
             unsafe { libc::_exit(0) }
         }
-        _ => Ok(()),
+        child => Ok(Forked(Pid::from_raw(child))),
+    }
+}
+
+/// A process that [`fork`] made; none once it is known to have ended.
+#[derive(Debug, Default)]
+pub struct Forked(Option<Pid>);
+
+impl Forked {
+    /// Whether it has ended, however that was. Does not wait for it.
+    pub fn has_ended(&mut self) -> bool {
+        // Its number is its own until its end was seen here, and is not asked about afterwards.
+        self.0 = self.0.filter(|pid| matches!(waitpid(Some(*pid), WaitOptions::NOHANG), Ok(None)));
+        self.0.is_none()
     }
 }
 
@@ -85,6 +99,50 @@ fn ignore_signals() {
 pub fn hang_up(child: u32) -> io::Result<()> {
     let pid = i32::try_from(child).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
     Ok(kill_process(pid, Signal::HUP)?)
+}
+
+/// Whether this is the first process of a container: when it ends, the kernel ends all others there.
+pub fn is_first() -> bool {
+    std::process::id() == 1
+}
+
+/// Has processes whose parents have ended become children of this one.
+///
+/// # Errors
+/// The kernel rejects.
+pub fn adopt_orphans() -> io::Result<()> {
+    Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
+}
+
+/// Waits for no child, but for those that have ended: how the last one did that ended with a failure. None while there are others.
+pub fn reap(failed: &mut Option<String>) -> Option<Option<String>> {
+    loop {
+        match wait(WaitOptions::NOHANG) {
+            Ok(Some((_, status))) if status.exit_status() == Some(0) => {}
+            Ok(Some((pid, status))) => {
+                let how = match (status.exit_status(), status.terminating_signal()) {
+                    (Some(code), _) => format!("exit status {code}"),
+                    (_, signal) => format!("signal {}", signal.unwrap_or_default()),
+                };
+                *failed = Some(format!("process {}: {how}", pid.as_raw_nonzero()));
+            }
+            Ok(None) => return None,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return Some(failed.take()),
+        }
+    }
+}
+
+/// Sends a signal to all processes of a container but its first one and this one.
+///
+/// # Errors
+/// There is none, or none that may be sent it.
+pub fn signal_container(signal: Signal) -> io::Result<()> {
+    // SAFETY: no memory is involved.
+    match unsafe { libc::kill(-1, signal.as_raw()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Lets a closed pipe end the process, as it ends other tools (`portunus check ... | head -1`). For commands that print and end, never for servers:
@@ -134,6 +192,13 @@ pub fn lock_memory() -> Result<(), String> {
 /// Lowers the priority of the calling thread below that of others of the process. Does nothing where that is forbidden.
 pub fn lower_priority(niceness: i32) {
     let _ = rustix::process::setpriority_process(None, niceness);
+}
+
+/// The processor time that the calling thread has taken.
+pub fn thread_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    // Neither is negative (clock_gettime(2)).
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 /// CPUs this process may run on, in order.

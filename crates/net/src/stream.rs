@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use socket2::{Domain, SockAddr, SockRef, Socket, Type};
@@ -186,21 +186,18 @@ impl Stream {
     /// Whether the kernel has reported bytes, an end or an error that nobody has read yet. Costs no system call; for telling
     /// whether an idle pooled connection is still usable.
     pub fn has_news(&self) -> bool {
-        let mut context = Context::from_waker(Waker::noop());
-        let Poll::Ready(ready) = self.socket.poll_read_ready(&mut context) else { return false };
-        let Ok(mut ready) = ready else { return true };
-        // Readiness may be left over from before the last read: ask the kernel.
-        let unread = self.has_unread();
-        if !unread {
-            ready.clear_ready();
-        }
-        unread
+        // Readiness may be left over from before the last read: the kernel is asked then, and only then.
+        let peeked = self.socket.try_io(Interest::READABLE, |_| self.peek().map_err(io::Error::from));
+        !matches!(peeked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 
     /// Whether bytes, an end or an error are waiting, reported or not. Asks the kernel.
     pub fn has_unread(&self) -> bool {
-        let mut byte = [0];
-        !matches!(rustix::net::recv(self.socket.get_ref(), &mut byte, RecvFlags::PEEK), Err(rustix::io::Errno::AGAIN))
+        !matches!(self.peek(), Err(rustix::io::Errno::AGAIN))
+    }
+
+    fn peek(&self) -> rustix::io::Result<()> {
+        rustix::net::recv(self.socket.get_ref(), &mut [0], RecvFlags::PEEK).map(|_| ())
     }
 
     /// Sends all of `bytes`.
@@ -289,6 +286,12 @@ impl Stream {
         context: &mut Context<'_>,
         write: impl Fn(BorrowedFd<'_>) -> rustix::io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
+        // Nearly always it is writable, and then nobody need be registered as waiting.
+        let written = self.socket.try_io(Interest::WRITABLE, |_| write(self.as_fd()).map_err(io::Error::from));
+        match written {
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            written => return Poll::Ready(written),
+        }
         loop {
             let mut ready = ready!(self.socket.poll_write_ready(context))?;
             match write(self.as_fd()) {

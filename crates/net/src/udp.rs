@@ -10,7 +10,7 @@ mod wire_form;
 
 pub use receive::{Batch, Received};
 pub use send::{Mailer, Outgoing, Sent};
-pub use steering::ID_BYTES;
+pub use steering::{ID_BYTES, LONG_HEADER, position_of};
 
 use std::fmt;
 use std::io;
@@ -115,6 +115,12 @@ impl UdpBound {
         self.sockets.iter().map(pass).collect()
     }
 
+    /// How many sockets there are.
+    #[allow(clippy::len_without_is_empty, reason = "there is one at least")]
+    pub fn len(&self) -> usize {
+        self.sockets.len()
+    }
+
     /// Where it listens, with the port the kernel chose.
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -125,13 +131,24 @@ impl UdpBound {
     /// # Errors
     /// The runtime could not register a socket.
     pub fn listeners(&self, index: usize) -> io::Result<Vec<UdpListener>> {
-        let listener = |(position, socket): (usize, &Arc<OwnedFd>)| {
-            // SAFETY: `as_raw_fd` of a shared `OwnedFd` gives the same open descriptor for as long as the `AsyncFd` holds it, and nothing
-            // else can close it.
-            let socket = unsafe { AsyncFd::register(Arc::clone(socket)) }?;
-            Ok(UdpListener { socket, local: self.address, lane: (position, self.sockets.len()) })
-        };
-        self.sockets.iter().enumerate().skip(index).step_by(self.workers.max(1)).map(listener).collect()
+        self.positions(index).map(|position| self.listener(position)).collect()
+    }
+
+    /// Which sockets are those of worker `index`.
+    pub fn positions(&self, index: usize) -> impl Iterator<Item = usize> {
+        (index..self.sockets.len()).step_by(self.workers.max(1))
+    }
+
+    /// The socket at a position, tied to the runtime of the calling thread.
+    ///
+    /// # Errors
+    /// There is none, or the runtime could not register it: it can be tied once at a time.
+    pub fn listener(&self, position: usize) -> io::Result<UdpListener> {
+        let socket = self.sockets.get(position).ok_or(io::ErrorKind::NotFound)?;
+        // SAFETY: `as_raw_fd` of a shared `OwnedFd` gives the same open descriptor for as long as the `AsyncFd` holds it, and nothing
+        // else can close it.
+        let socket = unsafe { AsyncFd::register(Arc::clone(socket)) }?;
+        Ok(UdpListener { socket, local: self.address, lane: (position, self.sockets.len()) })
     }
 }
 

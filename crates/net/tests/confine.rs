@@ -63,8 +63,10 @@ fn inside(folder: &Path) {
     let path = |name: &str| folder.join(name);
     let (neighbour, kernel) = (std::env::var(NEIGHBOUR).unwrap(), kernel());
     assert!(TcpStream::connect(&neighbour).is_ok() && fs::read(path("other/file")).is_ok(), "nothing is closed yet");
+    assert_eq!(made_code(folder).len(), 4, "nor are the ways to code");
     let files = sandbox(&[path("read")], &[path("write")]).unwrap();
     assert!(is_denied(&Command::new("/bin/true").status()), "no program is run");
+    assert_eq!(made_code(folder), Vec::<&str>::new(), "nothing new can be executed");
     // Without Landlock only the system calls are closed off.
     if files == Files::Open {
         return eprintln!("skipped: files and connections, as this kernel has no Landlock");
@@ -136,7 +138,7 @@ fn inside_gate(folder: &Path) {
     rustix::io::write(&writable, b"bytes").unwrap();
     let carried = rustix::pipe::splice(&readable, None, &next, None, 5, rustix::pipe::SpliceFlags::empty());
     assert_eq!(carried, Ok(5), "bytes are carried without a look at them");
-    assert!(!may_make_code(), "what was written cannot be executed");
+    assert_eq!(made_code(folder), Vec::<&str>::new(), "nothing new can be executed");
     assert!(rustix::process::chroot("/").is_err());
     std::thread::spawn(|| ()).join().unwrap();
     if confined.files == Ok(Files::Open) {
@@ -151,19 +153,29 @@ fn inside_gate(folder: &Path) {
     assert!(is_denied(&fs::create_dir(path("read/new"))));
 }
 
-/// Whether memory that was written can be made executable.
-fn may_make_code() -> bool {
-    use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect};
-    let both = ProtFlags::READ | ProtFlags::WRITE | ProtFlags::EXEC;
+/// By which ways what was written can come to be executed.
+fn made_code(folder: &Path) -> Vec<&'static str> {
+    use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprotect};
+    const PAGE: usize = 4096;
+    let (plain, code) = (ProtFlags::READ | ProtFlags::WRITE, ProtFlags::READ | ProtFlags::EXEC);
+    let anywhere = std::ptr::null_mut();
     // SAFETY: new memory, to which nothing refers.
-    let mapped = unsafe { mmap_anonymous(std::ptr::null_mut(), 4096, both, MapFlags::PRIVATE) };
+    let both = unsafe { mmap_anonymous(anywhere, PAGE, plain | code, MapFlags::PRIVATE) };
     // SAFETY: as above.
-    let page = unsafe {
-        mmap_anonymous(std::ptr::null_mut(), 4096, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE).unwrap()
-    };
+    let page = unsafe { mmap_anonymous(anywhere, PAGE, plain, MapFlags::PRIVATE).unwrap() };
     // SAFETY: the page made above.
-    let changed = unsafe { mprotect(page, 4096, MprotectFlags::READ | MprotectFlags::EXEC) };
-    mapped.is_ok() || changed.is_ok()
+    let changed = unsafe { mprotect(page, PAGE, MprotectFlags::READ | MprotectFlags::EXEC) };
+    let file = fs::File::open(folder.join("read/file")).unwrap();
+    // SAFETY: new memory, to which nothing refers, and which nobody reads.
+    let mapped = unsafe { mmap(anywhere, PAGE, code, MapFlags::PRIVATE, &file, 0) };
+    let unnamed = rustix::fs::memfd_create(c"code", rustix::fs::MemfdFlags::CLOEXEC);
+    let ways = [
+        ("memory that can be written", both.is_ok()),
+        ("memory that was written", changed.is_ok()),
+        ("out of a file", mapped.is_ok()),
+        ("a file without a name", unnamed.is_ok()),
+    ];
+    ways.into_iter().filter_map(|(way, is_open)| is_open.then_some(way)).collect()
 }
 
 /// A gate whose configuration names a program runs that, with what the system has to run one, and nothing that somebody else has put somewhere.
@@ -183,6 +195,7 @@ fn a_program_that_is_named_is_run_and_shut_in() {
         fs::set_permissions(&place, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     }
     fs::write(folder.path().join("secret"), "secret").unwrap();
+    fs::write(folder.path().join("read/file"), "read").unwrap();
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "a_program_that_is_named_is_run_and_shut_in", "--nocapture"])
         .env(FOLDER, folder.path())
@@ -200,6 +213,7 @@ fn inside_with_programs(folder: &Path) {
     let write = vec![path("write"), "/dev/null".into()];
     let confined = confine(Role::GateWithPrograms, &Places { read: vec![path("read")], write, run });
     assert!(confined.privileges.is_ok() && confined.calls.is_ok(), "{confined:?}");
+    assert_eq!(made_code(folder), ["out of a file"], "as a loader of programs does it");
     let output = Command::new(path("hooks/hook")).arg(path("secret")).process_group(0).output().unwrap();
     assert!(output.stdout.starts_with(b"0\n") || output.stdout[0].is_ascii_digit(), "{output:?}");
     if confined.files == Ok(Files::Open) {

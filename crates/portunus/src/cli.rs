@@ -36,8 +36,10 @@ pub enum Command {
     Upgrade(command::upgrade::UpgradeCommand),
     /// Show the state of a running server
     Status(command::show::ShowCommand),
-    /// Show a running server's traffic, servers and rejections, once a second
-    Top(command::show::TopCommand),
+    /// Show a running server's traffic, servers, errors and rejections, once a second
+    Top(command::top::TopCommand),
+    /// List the requests, connections and tunnels of a running server that failed or were rejected last
+    Errors(command::show::ShowCommand),
     /// List the certificates that a running server serves, those that expire first at the top
     Certificates(command::show::ShowCommand),
     /// Count a running server's connections, by listener and client
@@ -70,12 +72,18 @@ pub enum Command {
     Explain(command::explain::ExplainCommand),
     /// Keep certificates and keys in stores
     Keystore(command::keystore::KeystoreCommand),
+    /// Make keys for Encrypted Client Hello, and print their DNS records
+    Ech(command::ech::EchCommand),
     /// Policy routing for connections onward from the client's own address
     Routing(command::routing::RoutingCommand),
     /// Check API documents, and messages against them
     Contract(command::contract::ContractCommand),
     /// Keep private keys on a machine of their own, and sign for edges
     KeyServer(command::key_server::KeyServerCommand),
+    /// Get a client certificate from a key server, by a token that was made there; the running edge renews it
+    Enrol(command::enrol::EnrolCommand),
+    /// Push configurations to a fleet of nodes, and see what becomes of them
+    Fleet(command::fleet::FleetCommand),
     /// Validate requests that another proxy holds: nginx, Traefik, Caddy, Envoy
     ValidateServer(command::validate_server::ValidateServerCommand),
     /// Show the gate at work: certificates, a small upstream, commands to paste
@@ -188,6 +196,7 @@ fn is_brief(command: &Command) -> bool {
         Command::KeyServer(command) => command.is_brief(),
         Command::Status(_)
         | Command::Top(_)
+        | Command::Errors(_)
         | Command::Certificates(_)
         | Command::Connections(_)
         | Command::Drain(_)
@@ -198,8 +207,11 @@ fn is_brief(command: &Command) -> bool {
         | Command::Diff(_)
         | Command::Explain(_)
         | Command::Keystore(_)
+        | Command::Ech(_)
         | Command::Routing(_)
         | Command::Contract(_)
+        | Command::Enrol(_)
+        | Command::Fleet(_)
         | Command::Import { .. }
         | Command::Schema
         | Command::Man { .. }
@@ -217,7 +229,8 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Reload(command) => command::reload::run(&command),
         Command::Upgrade(command) => command::upgrade::run(&command),
         Command::Status(command) => command::show::status(&command),
-        Command::Top(command) => command::show::top(&command),
+        Command::Top(command) => command::top::top(&command),
+        Command::Errors(command) => command::show::errors(&command),
         Command::Certificates(command) => command::show::certificates(&command),
         Command::Connections(command) => command::show::connections(&command),
         Command::Drain(command) => command::operate::drain(&command),
@@ -225,8 +238,11 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Maintenance(command) => command::operate::maintain(&command),
         Command::LogLevel(command) => command::operate::log_level(&command),
         Command::Keystore(command) => command::keystore::run(command),
+        Command::Ech(command) => command::ech::run(command),
         Command::Routing(command) => command::routing::run(command),
         Command::Contract(command) => command::contract::run(command),
+        Command::Enrol(command) => command::enrol::run(command),
+        Command::Fleet(command) => command::fleet::run(command),
         Command::KeyServer(command) => command::key_server::run(command),
         Command::ValidateServer(command) => command::validate_server::run(command),
         Command::Demo(command) => command::demo::run(command),

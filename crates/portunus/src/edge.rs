@@ -1,6 +1,11 @@
 //! The edge as a process: what is started before it serves, and how the supervisor runs it.
 
+mod certificates;
 mod changes;
+mod decisions;
+mod enrolment;
+pub mod fleet;
+mod orders;
 pub mod sandbox;
 mod views;
 
@@ -9,16 +14,17 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use config::{AdminConfig, Config, LogOutput, Reloaded, SandboxMode};
+use acme::peers::Membership;
+use config::{AdminConfig, Config, ENROLLED_IDENTITY, ENROLLED_SERVER_CA, LogOutput, Reloaded, SandboxMode};
 use net::Inherited;
-use proxy::background::{documents, key_sets, rates, switches, tickets, upkeep};
+use proxy::background::{discovery, documents, key_sets, rate_store, rates, switches, tickets, upkeep};
 use proxy::passport::self_test;
-use proxy::server::{Server, Source, State};
+use proxy::server::{RateCounts, Server, Source, State};
 use telemetry::{Diagnostics, Reporter, Snapshot};
 use tokio::task::AbortHandle;
 
 use crate::admin::{AdminState, Change, Operable, Rejection, ReloadRequest, View};
-use crate::supervisor::{self, Belongings, Beside, Control, Origin, Plan, Reload, Role, Watched};
+use crate::supervisor::{self, Belongings, Beside, Control, Origin, Plan, Reload, Reloader, Role, Watched};
 use sandbox::{Kept, Needs};
 
 /// How long the last log lines may take.
@@ -35,10 +41,32 @@ pub struct Edge {
     began: Instant,
     /// What the sandbox left it.
     kept: Arc<OnceLock<Kept>>,
+    /// What there is to say of the fleet, if it is a node of one.
+    fleet: Mutex<Option<String>>,
+    /// Its place among those who order certificates, until the task that orders takes it.
+    membership: Mutex<Option<Membership>>,
+    /// What is amiss with client certificates that are renewed.
+    enrolments: enrolment::Concerns,
 }
 
 /// Runs an edge until it is told to end. `observe` is called once when it serves, and what it gives is kept until the end.
-pub fn run<T>(config: Config, source: Source, origin: Origin, observe: impl FnOnce(&Arc<Reporter>) -> T) -> ExitCode {
+pub fn run<T>(
+    config: Config,
+    source: Source,
+    origin: Origin,
+    observe: impl FnOnce(&Arc<Edge>, Reloader) -> T,
+) -> ExitCode {
+    run_with(config, source, origin, (|_: &mut State| (), |_: &Server| ()), observe)
+}
+
+/// As [`run`]. The two functions add to what it begins with, and see to it before it serves.
+fn run_with<T>(
+    config: Config,
+    source: Source,
+    origin: Origin,
+    (know, see_to): (impl FnOnce(&mut State), impl FnOnce(&Server)),
+    observe: impl FnOnce(&Arc<Edge>, Reloader) -> T,
+) -> ExitCode {
     let watched = watched(&config, origin.watched.as_deref());
     let (level, period) = (config.log.level.clone(), period(&config));
     let mode = if origin.is_unconfined { SandboxMode::Off } else { config.sandbox.mode };
@@ -47,9 +75,12 @@ pub fn run<T>(config: Config, source: Source, origin: Origin, observe: impl FnOn
     let kept = Arc::new(OnceLock::new());
     let left = Arc::clone(&kept);
     let source = within(source, beside, control, Arc::clone(&kept));
-    let start = |inherited: &mut Inherited, state| Edge::start(config, source, kept, inherited, state);
+    let start = |inherited: &mut Inherited, mut state| {
+        know(&mut state);
+        Edge::start(config, source, kept, inherited, state).inspect(|edge| see_to(&edge.server))
+    };
     let plan = Plan { prepare: || prepare(&level, &needs, mode, &left), watched, period, start };
-    supervisor::run(origin, plan, |edge: &Arc<Edge>| {
+    supervisor::run(origin, plan, |edge: &Arc<Edge>, reloader| {
         for (listener, address) in edge.server.endpoints() {
             tracing::info!(listener, %address, "listening");
         }
@@ -59,13 +90,24 @@ pub fn run<T>(config: Config, source: Source, origin: Origin, observe: impl FnOn
         tokio::task::spawn_local(key_sets::run(Arc::clone(shared)));
         tokio::task::spawn_local(switches::run(Arc::clone(shared)));
         tokio::task::spawn_local(rates::run(Arc::clone(shared)));
+        tokio::task::spawn_local(discovery::run(Arc::clone(shared)));
+        tokio::task::spawn_local(rate_store::run(Arc::clone(shared)));
         tokio::task::spawn_local(documents::run(Arc::clone(shared)));
-        let orders = acme::run(Arc::clone(&shared.generation), Arc::clone(&edge.reporter));
+        let orderer = Arc::clone(edge);
+        let orders = async move {
+            // First polled when everything is set up.
+            let membership = orderer.membership.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let (generations, reporter) = (Arc::clone(&orderer.server.shared().generation), orderer.reporter.clone());
+            drop(orderer);
+            acme::run(generations, reporter, membership).await;
+        };
         let tickets = tickets::run(Arc::clone(shared), Arc::clone(edge.server.tickets()));
-        let writing = async { tokio::join!(orders, tickets) };
+        let concerns = Arc::clone(&edge.enrolments);
+        let renewals = enrolment::run(Arc::clone(&shared.generation), Arc::clone(edge.reporter()), concerns);
+        let writing = async { tokio::join!(orders, tickets, renewals) };
         // It is set once.
         let _ = edge.writing.set(tokio::task::spawn_local(writing).abort_handle());
-        observe(&edge.reporter)
+        observe(edge, reloader)
     })
 }
 
@@ -83,7 +125,22 @@ impl Edge {
         let traces = reporter.open_traces(config.tracing.as_ref()).and_then(|export| reporter.switch_traces(export));
         traces.map_err(|error| vec![error.to_string()])?;
         let server = Server::prepare(config, source, Arc::clone(&reporter), descriptors, (inherited, state))?;
-        Ok(Edge { server, reporter, writing: OnceLock::new(), problems: Mutex::default(), began: Instant::now(), kept })
+        Ok(Edge {
+            server,
+            reporter,
+            writing: OnceLock::new(),
+            problems: Mutex::default(),
+            began: Instant::now(),
+            kept,
+            fleet: Mutex::default(),
+            membership: Mutex::default(),
+            enrolments: enrolment::Concerns::default(),
+        })
+    }
+
+    /// What it has counted.
+    pub fn reporter(&self) -> &Arc<Reporter> {
+        &self.reporter
     }
 
     /// The active configuration.
@@ -120,7 +177,11 @@ impl Role for Edge {
 
     fn belongings(&self) -> Result<Belongings, Vec<String>> {
         let (sockets, state) = self.server.belongings()?;
-        Ok(Belongings { sockets, state, timeout: self.config().limits.upgrade_timeout })
+        Ok(Belongings { sockets, state, rates: self.server.rates(), timeout: self.config().limits.upgrade_timeout })
+    }
+
+    fn go_on_counting(&self, counts: &RateCounts) -> Result<(), String> {
+        self.server.go_on_counting(counts)
     }
 
     fn hand_over(&self) {
@@ -181,7 +242,7 @@ impl Role for Edge {
             reload,
             upgrade: None,
             api: Some(Arc::clone(self) as Arc<dyn Operable>),
-            ready: Box::new(move || for_ready.server.ready()),
+            ready: Box::new(move || for_ready.server.ready().map(|()| for_ready.standing())),
             extra: vec![
                 ("/shadow", Box::new(move || for_shadows.reporter.shadows_json())),
                 ("/started", Box::new(move || for_started.server.started().effective.to_string())),
@@ -275,6 +336,10 @@ fn watched(config: &Config, configuration: Option<&Path>) -> Watched {
     config.policies.values().flat_map(|policy| policy.files()).for_each(|file| watched.add_file(file));
     config.geoip.files().for_each(|file| watched.add_file(file));
     config.response_files().for_each(|file| watched.add_file(file));
+    config.ech_keys.iter().for_each(|file| watched.add_file(file));
+    for folder in config.key_servers.values().filter_map(|group| group.enrolment.as_ref()) {
+        [ENROLLED_IDENTITY, ENROLLED_SERVER_CA].iter().for_each(|name| watched.add_file(&folder.join(name)));
+    }
     watched
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use config::{AdminConfig, AuditTarget, KeyServerConfig, Reloaded};
 use keyserver::confine::confine;
+use keyserver::register::Register;
 use keyserver::server::{Server, Source};
 use net::Inherited;
 use net::confine::Files;
@@ -42,7 +43,7 @@ pub fn run(config: KeyServerConfig, source: Source, origin: Origin) -> ExitCode 
         period,
         start: |inherited: &mut Inherited, _| Server::start(config, source, inherited).map(KeyServer),
     };
-    supervisor::run(origin, plan, |_| ())
+    supervisor::run(origin, plan, |_, _| ())
 }
 
 /// What the process does before it reads a key.
@@ -73,8 +74,15 @@ fn watched(config: &KeyServerConfig, configuration: Option<&Path>) -> Watched {
         set.files.iter().for_each(|file| watched.add_file(file));
     }
     for tls in config.listeners.iter().filter_map(|listener| listener.tls.as_ref()) {
-        let files = [Some(&tls.certificate), Some(&tls.private_key), Some(&tls.client_ca), tls.client_crl.as_ref()];
+        let files = [Some(&tls.certificate), Some(&tls.private_key), tls.client_ca.as_ref(), tls.client_crl.as_ref()];
         files.into_iter().flatten().for_each(|file| watched.add_file(file));
+    }
+    if let Some(enrolment) = &config.enrolment {
+        watched.add_file(&enrolment.server_ca);
+        let register = Register::at(&enrolment.folder);
+        // What is not there cannot be watched; what cannot be made is said by whoever needs it.
+        let _ = register.make_folders();
+        watched.add_folder(&register.revocations());
     }
     watched
 }
@@ -125,7 +133,7 @@ impl Role for KeyServer {
             reload,
             upgrade: None,
             api: None,
-            ready: Box::new(move || for_ready.0.ready().map_err(str::to_owned)),
+            ready: Box::new(move || for_ready.0.ready().map(|_| Vec::new()).map_err(str::to_owned)),
             extra: vec![("/keys", Box::new(move || for_keys.0.keys_json()))],
         }
     }

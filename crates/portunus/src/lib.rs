@@ -23,4 +23,5 @@ pub mod edge;
 pub mod key_server;
 pub mod supervisor;
 pub mod admin;
+pub mod enrolment;
 pub mod systemd;

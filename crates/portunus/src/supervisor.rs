@@ -28,14 +28,14 @@ use std::time::Duration;
 
 use config::{AdminConfig, Reloaded};
 use net::Inherited;
-use proxy::server::State;
+use proxy::server::{RateCounts, State};
 use tokio::time::Instant;
 
 use crate::admin::{AdminState, ReloadRequest};
 use crate::systemd;
 use admin_side::AdminSide;
 use changes::Changes;
-use launcher::Launcher;
+use launcher::{Launcher, Passed};
 use predecessor::{Inheritance, Predecessor};
 use signals::Signals;
 use upgrades::Upgrades;
@@ -94,6 +94,14 @@ pub trait Role: Send + Sync + 'static {
     /// # Errors
     /// Why no other one can.
     fn belongings(&self) -> Result<Belongings, Vec<String>>;
+
+    /// Goes on from what rates had counted in the process that this one takes over from. Before [`Role::serve`].
+    ///
+    /// # Errors
+    /// That cannot be what they have counted.
+    fn go_on_counting(&self, _counts: &RateCounts) -> Result<(), String> {
+        Ok(())
+    }
 
     /// Leaves accepting to the process that took over; what is open goes on.
     fn hand_over(&self) {}
@@ -195,6 +203,9 @@ impl Beside {
     }
 }
 
+/// Has a role read everything again, as a request of the admin side does; none while an upgrade is under way. Waits until that is done.
+pub type Reloader = Box<dyn Fn() -> Option<Result<Reloaded, Vec<String>>> + Send + Sync>;
+
 /// How a role is started.
 pub struct Plan<P, S> {
     /// What the process does to itself before there is any other thread, and the start of its diagnostics.
@@ -212,7 +223,7 @@ pub struct Plan<P, S> {
 pub fn run<R: Role, T, D>(
     origin: Origin,
     plan: Plan<impl FnOnce() -> Result<D, Vec<String>>, impl FnOnce(&mut Inherited, State) -> Result<R, Vec<String>>>,
-    serving: impl FnOnce(&Arc<R>) -> T,
+    serving: impl FnOnce(&Arc<R>, Reloader) -> T,
 ) -> ExitCode {
     // As the program is called now: the file behind the name may be another one by the time of an upgrade, and is to be.
     let program = handover::program();
@@ -258,20 +269,44 @@ pub fn run<R: Role, T, D>(
         None => systemd::ready(&systemd::outcome(role.generation(), &[])),
     }
     drop(predecessor);
-    runtime.block_on(async {
-        let _serving = serving(&role);
+    let successor = runtime.block_on(async {
+        let _serving = serving(&role, reloader(&role, &upgrades));
         let files = (origin.watched.as_deref(), origin.remade);
         let watchdog = systemd::watchdog().map(|period| tokio::task::spawn_local(watch(Arc::clone(&role), period)));
         let successor = serve(&mut signals, changes, files, &mut admin, &mut upgrades, &role).await;
         // The service manager looks at the new process now.
         watchdog.iter().filter(|_| successor.is_some()).for_each(|watchdog| watchdog.abort());
         drain(&mut signals, admin, &*role, (&upgrades, successor)).await;
+        successor
     });
-    match role.stop() {
-        0 => ExitCode::SUCCESS,
-        connections => {
-            tracing::warn!(connections, "connections were still open and have been closed");
-            ExitCode::FAILURE
+    let connections = role.stop();
+    if connections > 0 {
+        tracing::warn!(connections, "connections were still open and have been closed");
+    }
+    let has_failed = match successor {
+        Some(_) if net::process::is_first() => !runtime.block_on(outlive(&mut signals, &upgrades)),
+        _ => connections > 0,
+    };
+    if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// Stays, being a container's first process, with which the kernel would end all others, until those that took over have ended. Says whether they ended well.
+async fn outlive(signals: &mut Signals, upgrades: &Upgrades) -> bool {
+    tracing::info!("drained; this process stays, since the container would end with it");
+    let mut tick = tokio::time::interval(SUPERVISION);
+    loop {
+        tokio::select! {
+            () = signals::either(&mut signals.terminate, &mut signals.interrupt) => upgrades.pass_on(Passed::Terminate),
+            Some(()) = signals.hangup.recv() => upgrades.pass_on(Passed::HangUp),
+            Some(()) = signals.reopen.recv() => upgrades.pass_on(Passed::ReopenLogs),
+            _ = tick.tick() => match upgrades.rest() {
+                None => {}
+                Some(None) => return true,
+                Some(Some(problem)) => {
+                    tracing::error!("a process that took over has failed: {problem}");
+                    return false;
+                }
+            },
         }
     }
 }
@@ -292,7 +327,7 @@ fn begin<R: Role>(
     let role = Arc::new(start(&mut sockets, state)?);
     let admin = admin_side::Bound::new(&*role, control, &mut sockets).map_err(|problem| vec![problem])?;
     sockets.all_taken()?;
-    predecessor.map_or(Ok(()), Predecessor::may_serve)?;
+    predecessor.map_or(Ok(()), |predecessor| predecessor.may_serve(|counts| role.go_on_counting(&counts)))?;
     role.serve()?;
     let until = Instant::now() + START_TIMEOUT;
     runtime.block_on(async {
@@ -304,6 +339,15 @@ fn begin<R: Role>(
     // What a configuration that has changed listens on no more.
     sockets.discard();
     Ok((role, admin))
+}
+
+/// What whoever looks after a role has it reloaded by.
+fn reloader<R: Role>(role: &Arc<R>, upgrades: &Upgrades) -> Reloader {
+    let (role, turns) = (Arc::clone(role), upgrades.turns());
+    Box::new(move || {
+        let _turn = turns.for_reload().ok()?;
+        Some(announced(&*role, Reload::All).and_then(|reloaded| reloaded.ok_or_else(Vec::new)))
+    })
 }
 
 /// Says why this process does not start.
@@ -379,6 +423,7 @@ async fn serve<R: Role>(
             }
             _ = supervision.tick() => {
                 role.supervise();
+                upgrades.supervise();
                 if role.generation() != generation {
                     generation = role.generation();
                     changes.follow(role.watched(file), role.period());
@@ -511,6 +556,12 @@ async fn drain(
     };
     let mut stages = std::pin::pin!(stages);
     let mut is_for_us = successor.is_none();
+    // A container's engine knows its first process alone.
+    let pass_on = || {
+        if successor.is_some() && net::process::is_first() {
+            upgrades.pass_on(Passed::Terminate)
+        }
+    };
     loop {
         tokio::select! {
             biased;
@@ -519,8 +570,10 @@ async fn drain(
                 Some(successor) => upgrades.pass_hangup_on(successor),
                 None => tracing::warn!("SIGHUP: nothing is loaded while the server shuts down"),
             },
-            Some(()) = signals.terminate.recv() => if std::mem::replace(&mut is_for_us, true) { break },
-            Some(()) = signals.interrupt.recv() => if std::mem::replace(&mut is_for_us, true) { break },
+            () = signals::either(&mut signals.terminate, &mut signals.interrupt) => {
+                pass_on();
+                if std::mem::replace(&mut is_for_us, true) { break }
+            }
             Some(()) = signals.reopen.recv() => role.reopen_logs(),
             () = &mut stages => return,
         }

@@ -21,7 +21,7 @@ fn metrics_are_served_without_a_free_descriptor() {
         reload: Box::new(|| Err(Vec::new())),
         upgrade: None,
         api: None,
-        ready: Box::new(|| Ok(())),
+        ready: Box::new(|| Ok(Vec::new())),
         extra: Vec::new(),
     };
     let bind = Endpoint::Tcp("127.0.0.1:0".parse().unwrap());

@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-const CRATES: [&str; 9] = ["acme", "proxy", "graphql", "wire", "transport", "net", "quic", "keyserver", "telemetry"];
+const CRATES: [&str; 10] =
+    ["acme", "fleet", "proxy", "graphql", "wire", "transport", "net", "quic", "keyserver", "telemetry"];
 const NUMBERS: [&str; 11] =
     ["usize", "u8", "u16", "u32", "u64", "u128", "i32", "i64", "f64", "Duration", "std::time::Duration"];
 

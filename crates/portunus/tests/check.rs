@@ -38,7 +38,7 @@ fn every_problem_of_a_bad_file_is_reported_on_stderr() {
     assert_eq!(
         err,
         "FILE:2:25: `:99999` is not an address to listen on; fix: use a port from 0 to 65535\n\
-         FILE:4:17: there is no upstream `app`; fix: define it: the file has no upstreams yet\n"
+         FILE:4:17: there is no upstream `app`; fix: define it: the file has none yet\n"
     );
 }
 
@@ -265,7 +265,8 @@ fn variables_of_other_proxies_are_reported_wherever_they_stand() {
         ("redirect: { to: 'https://www.example.com$request_uri' }", "`https://www.example.com/{rest}`"),
         ("redirect: { to: '/new$uri' }", "`/new/{rest}`"),
         ("redirect: { to: '/new/$1' }", "`/new/{rest}`"),
-        ("redirect: { to: 'https://$host/new' }", "from `/` on"),
+        ("redirect: { to: 'https://$host/new' }", "write `{host}`"),
+        ("redirect: { to: 'https://%[req.hdr(host)]/new' }", "write `{host}`"),
         ("redirect: { to: '/new?$args' }", "leave it out"),
         ("redirect: { to: '/new?%[query]' }", "leave it out"),
         ("redirect: { to: '/new?x=%REQ(X-A)%' }", "path"),
@@ -530,7 +531,7 @@ routes:
         "warning: FILE:1: keystore `spare` is not used",
         "warning: FILE:2: upstream `old` is not used",
         "warning: FILE:3: policy `nobody` is not used",
-        "warning: `trusted_proxies` holds 0.0.0.0/0: anybody who connects can claim any client address",
+        "warning: `trusted_proxies` holds 0.0.0.0/0: anybody who connects from there can claim any client address",
         "warning: the admin listener at 0.0.0.0:0 can be reached from other machines",
         "warning: listener `edge`: `min_version` excludes the clients that `policy: legacy` is there for",
         "warning: FILE:11: route `a.test+1/{*rest}`: no certificate of keystore `main` covers `c.test` on listener `edge`: clients get the default certificate",
@@ -547,4 +548,74 @@ listeners: [{ name: edge, bind: '127.0.0.1:0', tls: { keystore: main } }]
 routes: [{ hosts: [a.test], path: /, respond: { status: 200 } }]
 ";
     assert_eq!(warned(good, &["--strict"]), (Some(0), Vec::new()));
+}
+
+/// Everybody may be written as two halves, and 128.0.0.0/2 is more than anybody's own network.
+#[test]
+fn whom_everybody_may_impersonate_is_warned_of() {
+    let check = |networks: &str, expected: Option<&str>| {
+        let text = format!(
+            "trusted_proxies: [{networks}]
+listeners: [{{ name: web, bind: '127.0.0.1:0' }}]
+routes: [{{ path: /, respond: {{ status: 200 }} }}]
+"
+        );
+        let (_, warnings) = warned(&text, &[]);
+        let expected = expected.map(|network| format!("warning: `trusted_proxies` holds {network}: anybody"));
+        assert_eq!(warnings.len(), usize::from(expected.is_some()), "{networks}: {warnings:?}");
+        assert!(expected.is_none_or(|expected| warnings[0].starts_with(&expected)), "{networks}: {warnings:?}");
+    };
+    check("0.0.0.0/1, 128.0.0.0/1", Some("0.0.0.0/0"));
+    check("10.0.0.0/8, '8000::/1', '::/1'", Some("::/0"));
+    check("128.0.0.0/2", Some("128.0.0.0/2"));
+    check("10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 'fc00::/7', 100.64.0.0/10", None);
+}
+
+#[test]
+fn who_may_change_the_server_is_warned_of() {
+    let check = |admin: &str, server: &str, expected: &[&str]| {
+        let text = format!(
+            "admin: {{ {admin} }}
+upstreams: {{ app: {{ servers: ['{server}'] }} }}
+listeners: [{{ name: web, bind: '127.0.0.1:0' }}]
+routes: [{{ path: /, upstream: app }}]
+"
+        );
+        let (_, warnings) = warned(&text, &[]);
+        assert_eq!(warnings.len(), expected.len(), "{admin} {server}: {warnings:?}");
+        for (warning, expected) in warnings.iter().zip(expected) {
+            assert!(warning.starts_with(expected), "{admin} {server}: {warning}");
+        }
+    };
+    let leads = "warning: FILE:4: route `*/` leads to the admin listener, which asks for no token";
+    check("bind: '127.0.0.1:9'", "127.0.0.1:9", &[leads]);
+    check("bind: '127.0.0.1:9'", "localhost:9", &[leads]);
+    check("bind: 'unix:/run/a.sock'", "unix:/run/a.sock", &[leads]);
+    check("bind: '127.0.0.1:9', token: { env: TOKEN }", "127.0.0.1:9", &[]);
+    check("bind: '127.0.0.1:9'", "127.0.0.1:8", &[]);
+    let clear = "warning: the admin listener at 192.0.2.1:9 can be reached from other machines, and its token travels in the clear";
+    check("bind: '192.0.2.1:9', allow_remote: true, token: { env: TOKEN }", "127.0.0.1:9", &[clear]);
+}
+
+#[test]
+fn conditions_that_never_hold_are_warned_of() {
+    let text = "keystores: { main: { folder: certs } }
+upstreams: { app: { servers: ['127.0.0.1:1'] }, beta: { servers: ['127.0.0.1:2'] } }
+listeners:
+  - { name: edge, bind: '127.0.0.1:0', tls: { keystore: main } }
+  - { name: web, bind: '127.0.0.1:0' }
+routes:
+  - { hosts: [a.test], path: /, upstream: app }
+  - { path: /a, listeners: [web], when: { server_name: a.test }, upstream: app }
+  - { path: /b, when: { ja4: t13d1516h2_8daaf6152771_02713d6af862 }, upstream: app }
+  - { path: /c, when: { certificate: { san: 'DNS:b.test' } }, upstream: app }
+  - { path: /d, listeners: [web], split: [{ upstream: app, weight: 1 }, { upstream: beta, when: { ja4: 't13d1516h2_*_*' } }] }
+";
+    let (_, warnings) = warned(text, &[]);
+    let expected = [
+        "warning: FILE:8: route `*/a`: the condition `server_name` never holds: none of its listeners has `tls`",
+        "warning: FILE:10: route `*/c`: the condition `certificate` never holds: none of its listeners asks for client certificates",
+        "warning: FILE:11: route `*/d`: the condition `ja4` never holds: none of its listeners has `tls`",
+    ];
+    assert_eq!(warnings, expected);
 }

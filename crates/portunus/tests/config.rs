@@ -170,6 +170,11 @@ fn the_committed_schema_and_reference_of_the_key_server_are_the_program_s() {
 }
 
 #[test]
+fn the_committed_reference_of_a_fleet_s_node_is_the_program_s() {
+    check(&config::fleet_reference(), &root().join("docs/fleet-configuration.md"));
+}
+
+#[test]
 fn key_server_files_give_exactly_these_messages_or_become_exactly_this() {
     let usual = "{ listeners: [{ name: a, bind: 'unix:a' }], keys: { k: { files: k.pem } }, access: [{ clients: '*', keys: k }] }";
     let usual = golden::usual(&config::parse_key_server("usual.yaml", usual, Path::new("/etc/portunus")).unwrap());

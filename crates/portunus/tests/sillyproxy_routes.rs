@@ -103,7 +103,7 @@ fn ask(config: &Config, request: &str) -> String {
             }
         }
     }
-    if build_target(forward, &Values::of(&head, &params), &mut url).is_err() {
+    if build_target(forward, &head, || Values::of(&head, &params), &mut url).is_err() {
         return "400".to_string();
     }
     String::from_utf8(url).unwrap()

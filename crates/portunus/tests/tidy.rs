@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const MAX_FILE_LINES: usize = 800;
 const MAX_FUNCTION_LINES: usize = 70;
@@ -81,6 +82,20 @@ impl File {
 }
 
 /// `./x fuzz` builds with a lock of its own. It must hold what the crates need, at the versions that everything else is built with.
+/// A build that uses it is told of a new one by its name.
+#[test]
+fn the_profile_of_release_builds_is_named_by_its_content() {
+    let folder = repository().join("packaging/profile");
+    let names = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let profiles: Vec<String> = names.filter(|name| name.ends_with(".profdata")).collect();
+    let [name] = &profiles[..] else { panic!("there must be one: {profiles:?}") };
+    let sum = Command::new("sha256sum").arg(folder.join(name)).output().unwrap();
+    let sum = String::from_utf8(sum.stdout).unwrap();
+    assert_eq!(name.strip_suffix(".profdata"), sum.get(..12));
+    let compiler = fs::read_to_string(folder.join("rustc")).unwrap();
+    assert!(compiler.starts_with("rustc 1.") && compiler.lines().count() == 1, "{compiler}");
+}
+
 #[test]
 fn the_fuzz_targets_are_locked_like_the_program() {
     let root = repository();

@@ -59,6 +59,7 @@ pub fn usual_tls(server_name: Option<&str>, peer: Option<Box<PeerCertificate>>) 
         key_algorithm: None,
         signature_algorithm: None,
         resumed: false,
+        ech: false,
         peer,
         fingerprint: None,
     }

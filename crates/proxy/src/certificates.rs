@@ -7,71 +7,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use config::TlsSettings;
-use tls::{Alert, Choice, Chooser, ClientAuth, Identity, KeyType, ProtocolVersion};
+use tls::{Alert, Choice, Chooser, ClientAuth, ProtocolVersion};
 use wire::client_hello::ClientHello;
 
 use crate::challenges::{ACME_PROTOCOL, Challenges};
+use crate::demands::OnDemand;
 use crate::host_map::HostMap;
 use crate::keyless::KeyGroup;
+use crate::pairs::Pairs;
 
 /// The name under which a keystore holds what clients without a known name get.
 pub const DEFAULT_NAME: &str = "default";
-
-/// The identities of one name, at most one per key type.
-#[derive(Debug, Clone, Default)]
-pub struct Pairs {
-    ecdsa: Option<Arc<Identity>>,
-    rsa: Option<Arc<Identity>>,
-    ed25519: Option<Arc<Identity>>,
-}
-
-impl Pairs {
-    fn put(&mut self, identity: &Arc<Identity>) {
-        let place = match identity.key_type() {
-            KeyType::Ecdsa => &mut self.ecdsa,
-            KeyType::Rsa => &mut self.rsa,
-            KeyType::Ed25519 => &mut self.ed25519,
-        };
-        *place = Some(Arc::clone(identity));
-    }
-
-    /// The identity this client can verify: ECDSA, then Ed25519, then RSA. If it can verify none, the one most clients take, so that the
-    /// handshake fails with the library's own alert.
-    fn choose(&self, hello: &ClientHello<'_>) -> Option<&Arc<Identity>> {
-        let ecdsa = self.ecdsa.as_ref().filter(|identity| can_verify_ecdsa(hello, identity.curve()));
-        let ed25519 = || self.ed25519.as_ref().filter(|_| hello.signature_schemes.contains(&ED25519));
-        let rest = || self.rsa.as_ref().or(self.ecdsa.as_ref()).or(self.ed25519.as_ref());
-        ecdsa.or_else(ed25519).or_else(rest)
-    }
-}
-
-/// RFC 8446 §4.2.3.
-const ED25519: u16 = 0x0807;
-
-/// Whether a client can verify an ECDSA signature on `curve` (a NamedGroup).
-///
-/// In TLS 1.3 a scheme names its curve. Before, schemes name only the digest, and the certificate's curve must be among the supported
-/// groups (RFC 8422 §5.1); the client must also offer a suite that authenticates with ECDSA. A client without
-/// signature_algorithms means SHA-1 with anything (RFC 5246 §7.4.1.4.1).
-fn can_verify_ecdsa(hello: &ClientHello<'_>, curve: u16) -> bool {
-    let scheme = match curve {
-        tls::identity::CURVE_P384 => 0x0503,
-        tls::identity::CURVE_P521 => 0x0603,
-        _ => 0x0403,
-    };
-    // Every policy goes up to TLS 1.3, so that a client that offers it gets it, and only the strict rule counts.
-    if hello.offers_tls13() {
-        return hello.signature_schemes.contains(&scheme);
-    }
-    let schemes = &hello.signature_schemes;
-    let any_scheme =
-        schemes.is_empty() || schemes.iter().any(|scheme| matches!(scheme, 0x0403 | 0x0503 | 0x0603 | 0x0203));
-    let suite = hello
-        .cipher_suites
-        .iter()
-        .any(|suite| matches!(suite, 0xc009 | 0xc00a | 0xc023 | 0xc024 | 0xc02b | 0xc02c | 0xcca9 | 0xc0ac..=0xc0af));
-    any_scheme && suite && (hello.groups.is_empty() || hello.groups.contains(&curve))
-}
 
 /// Names to identities, built from one keystore.
 #[derive(Debug, Default)]
@@ -214,6 +160,8 @@ pub struct TlsFront {
     key_group: Option<Arc<KeyGroup>>,
     /// Where its certificates are ordered: what authorities ask for.
     challenges: Option<Arc<Challenges>>,
+    /// Where certificates come from that are ordered once a client asks for them.
+    on_demand: Option<OnDemand>,
     /// Something reads the fingerprints of clients.
     wants_fingerprint: bool,
 }
@@ -227,7 +175,16 @@ impl TlsFront {
         strict_sni: bool,
         key_group: Option<Arc<KeyGroup>>,
     ) -> TlsFront {
-        TlsFront { identities, default_rule, rules, strict_sni, key_group, challenges: None, wants_fingerprint: false }
+        TlsFront {
+            identities,
+            default_rule,
+            rules,
+            strict_sni,
+            key_group,
+            challenges: None,
+            on_demand: None,
+            wants_fingerprint: false,
+        }
     }
 
     /// The same, which notes the fingerprints of clients if something reads them.
@@ -238,6 +195,16 @@ impl TlsFront {
     /// The same, where names are proved to authorities.
     pub fn proving(self, challenges: Option<Arc<Challenges>>) -> TlsFront {
         TlsFront { challenges, ..self }
+    }
+
+    /// The same, with certificates on demand.
+    pub fn demanding(self, on_demand: Option<OnDemand>) -> TlsFront {
+        TlsFront { on_demand, ..self }
+    }
+
+    /// Certificates on demand.
+    pub fn on_demand(&self) -> Option<&OnDemand> {
+        self.on_demand.as_ref()
     }
 
     /// Whether a handshake was an authority's, to see a proof, and its connection carries nothing.
@@ -253,7 +220,8 @@ impl TlsFront {
 
     /// The name under which a certificate is known for a host: its own, or the wildcard's; none if only the default serves it.
     pub fn known_name(&self, host: &str) -> Option<Box<str>> {
-        if self.identities.exact.contains_key(host) {
+        let is_on_demand = || self.on_demand.as_ref().is_some_and(|on_demand| on_demand.demands().has(host));
+        if self.identities.exact.contains_key(host) || is_on_demand() {
             return Some(host.into());
         }
         let (_, base) = host.split_once('.')?;
@@ -267,6 +235,15 @@ impl TlsFront {
 }
 
 impl Chooser for TlsFront {
+    fn awaits(&self, hello: &ClientHello<'_>) -> Option<Box<str>> {
+        let on_demand = self.on_demand.as_ref()?;
+        let name = hello.server_name.and_then(host_name)?;
+        let is_there = || self.identities.find(&name).is_some() || on_demand.demands().has(&name);
+        // Who looks for a proof that is not there demands nothing.
+        let is_proof = matches!(hello.alpn[..], [ACME_PROTOCOL]);
+        (!is_proof && on_demand.could_have(&name) && !is_there()).then(|| name.into_boxed_str())
+    }
+
     fn choose(&self, hello: &ClientHello<'_>) -> Result<Choice, Alert> {
         let name = hello.server_name.and_then(host_name);
         if let Some(proof) = self.challenges.as_ref().and_then(|all| all.choice(hello, name.as_deref())) {
@@ -276,7 +253,14 @@ impl Chooser for TlsFront {
             return Err(Alert::UNRECOGNIZED_NAME);
         }
         let found = name.as_deref().and_then(|name| self.identities.find(name));
-        if found.is_none() && name.is_some() && self.strict_sni {
+        let demanded = match (&self.on_demand, &name) {
+            (Some(on_demand), Some(name)) if found.is_none() => on_demand.demands().find(name),
+            _ => None,
+        };
+        let found = found.or(demanded.as_ref());
+        // A name that could have a certificate gets no other one.
+        let could_have = |name: &str| self.on_demand.as_ref().is_some_and(|on_demand| on_demand.could_have(name));
+        if found.is_none() && name.as_deref().is_some_and(|name| self.strict_sni || could_have(name)) {
             return Err(Alert::UNRECOGNIZED_NAME);
         }
         let pairs = found.unwrap_or(&self.identities.default);

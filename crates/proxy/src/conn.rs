@@ -24,29 +24,64 @@ use accepted::{Accepted, Opened};
 use reason::Reason;
 
 /// Serves one connection to its end.
-pub async fn run(accepted: Accepted) {
+///
+/// This future lives as long as the connection and is small. What is large and soon over is boxed: finding out who the client is, the handshake.
+pub fn run(accepted: Accepted) -> impl Future<Output = ()> {
+    let beginning = Box::pin(begin(accepted));
+    async move {
+        match beginning.await {
+            Some(Begun::Http(connection)) => requests(connection).await,
+            Some(Begun::Tunnel(connection, settings)) => Box::pin(tunnelled(connection, settings)).await,
+            None => {}
+        }
+    }
+}
+
+/// A connection whose client is known.
+enum Begun {
+    Http(Box<Http>),
+    Tunnel(Box<Identity>, TunnelSettings),
+}
+
+/// One that carries requests, opened.
+struct Http {
+    transport: Rc<Transport>,
+    /// Bytes that were received already.
+    first: Chunk,
+    conn: Rc<Conn>,
+    worker: Rc<Worker>,
+    /// Counts it as open until this is dropped.
+    _counted: Opened,
+}
+
+/// Whose it is; nothing of it is opened.
+struct Identity {
+    stream: net::Stream,
+    first: Chunk,
+    conn: Conn,
+    counted: Opened,
+}
+
+/// What comes before the first request or the first byte of a tunnel. None if the connection ended meanwhile, logged.
+async fn begin(accepted: Accepted) -> Option<Begun> {
     let worker = Rc::clone(accepted.opened.worker());
     let generation = worker.pin();
-    let Some(listener) = generation.listener(&accepted.place).cloned() else { return };
+    let listener = generation.listener(&accepted.place).cloned()?;
     let front = generation.front(&listener.name).cloned();
     let limits = generation.config.limits_at(&listener.name);
     let (handshake_timeout, pace) = (limits.handshake_timeout, limits.pace());
     let settings = TunnelSettings::of(&generation, &listener);
     drop(generation);
 
-    // Boxed, as is everything that is large and soon over: this future lives as long as the connection.
-    let Some((stream, first, mut conn, mut counted)) = identify(accepted, listener, &worker).await else { return };
+    let identity = identify(accepted, listener, &worker).await?;
     if let Some(settings) = settings {
-        let traffic = tunnel::serve(stream, first, &mut conn, settings, &worker).await;
-        counted.close(traffic);
-        return;
+        return Some(Begun::Tunnel(Box::new(identity), settings));
     }
+    let Identity { stream, first, mut conn, mut counted } = identity;
     let (opened, first) = match front {
         None => (Ok(Transport::plain(stream)), first),
         Some(front) => {
-            let opened =
-                Box::pin(handshake::open((stream, first), &mut conn, &front, handshake_timeout, &worker)).await;
-            (opened, Chunk::empty())
+            (handshake::open((stream, first), &mut conn, &front, handshake_timeout, &worker).await, Chunk::empty())
         }
     };
     match opened {
@@ -54,29 +89,42 @@ pub async fn run(accepted: Accepted) {
             transport.pace_writes(Some(pace));
             let transport = Rc::new(transport);
             counted.carried_by(&transport);
-            let is_http2 = conn.tls.as_ref().is_some_and(|tls| tls.info.alpn.as_deref() == Some(b"h2"));
-            let conn = Rc::new(conn);
-            let input = match is_http2 {
-                true => Some(first),
-                false => http::h1::serve(&transport, first, &conn, &worker).await,
-            };
-            if let Some(input) = input {
-                Box::pin(http::h2::serve(Rc::clone(&transport), input, Rc::clone(&conn), Rc::clone(&worker))).await;
-            }
-            if let Some(bound) = conn.onward.get() {
-                worker.pools.unbind(bound.binding);
-            }
+            Some(Begun::Http(Box::new(Http { transport, first, conn: Rc::new(conn), worker, _counted: counted })))
         }
-        Err(traffic) => counted.close(traffic),
+        Err(traffic) => {
+            counted.close(traffic);
+            None
+        }
     }
 }
 
+/// HTTP/1.1 or HTTP/2 to its end.
+async fn requests(mut connection: Box<Http>) {
+    let first = std::mem::replace(&mut connection.first, Chunk::empty());
+    let Http { transport, conn, worker, .. } = &*connection;
+    let is_http2 = conn.tls.as_ref().is_some_and(|tls| tls.info.alpn.as_deref() == Some(b"h2"));
+    let input = match is_http2 {
+        true => Some(first),
+        false => http::h1::serve(transport, first, conn, worker).await,
+    };
+    if let Some(input) = input {
+        Box::pin(http::h2::serve(Rc::clone(transport), input, Rc::clone(conn), Rc::clone(worker))).await;
+    }
+    if let Some(bound) = conn.onward.get() {
+        worker.pools.unbind(bound.binding);
+    }
+}
+
+/// A tunnel to its end.
+async fn tunnelled(connection: Box<Identity>, settings: TunnelSettings) {
+    let Identity { stream, first, mut conn, counted } = *connection;
+    let worker = Rc::clone(counted.worker());
+    let traffic = tunnel::serve(stream, first, &mut conn, settings, &worker).await;
+    counted.close(traffic);
+}
+
 /// Finds out who the client is, and counts the connection as theirs. None if it ended there, logged.
-async fn identify(
-    accepted: Accepted,
-    listener: Arc<ListenerConfig>,
-    worker: &Worker,
-) -> Option<(net::Stream, Chunk, Conn, Opened)> {
+async fn identify(accepted: Accepted, listener: Arc<ListenerConfig>, worker: &Worker) -> Option<Identity> {
     let Accepted { stream, peer, bound_port, is_balancer, at, opened: mut counted, .. } = accepted;
     let accepted_at = (at, Instant::now());
     let mut conn = Conn::new(listener, peer, bound_port, accepted_at);
@@ -97,7 +145,7 @@ async fn identify(
             let most = generation.config.limits.max_connections_per_client;
             let is_proxy = conn.listener.reads_requests() && generation.trusts(conn.client.map(|client| client.ip()));
             if counted.identify(conn.client.filter(|_| !is_proxy), !is_balancer, most) {
-                return Some((stream, first, conn, counted));
+                return Some(Identity { stream, first, conn, counted });
             }
             ("accept", Reason::TooManyConnectionsFromClient, String::new())
         }

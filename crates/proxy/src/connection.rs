@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use config::ListenerConfig;
 use reason::Reason;
-use telemetry::{ConnRecord, WorkerReport};
+use telemetry::{ConnRecord, WorkerReport, WouldReject};
 use wire::proxy_protocol::{ProxyInfo, kind};
 use wire::short_text::ShortText;
 
@@ -30,6 +30,8 @@ pub struct Conn {
     pub local_port: u16,
     /// TLS, if it is under TLS.
     pub tls: Option<ConnTls>,
+    /// Policies of its listener that only log, and would not have let it in; those of requests are noted with each.
+    pub would_reject: Vec<WouldReject>,
     /// When it was accepted, on the wall clock and for measuring.
     pub accepted_at: (SystemTime, Instant),
     /// Bytes that bodies of its requests and responses take while contracts validate them.
@@ -94,6 +96,7 @@ impl Conn {
             bound_port: port,
             local_port: port,
             tls: None,
+            would_reject: Vec::new(),
             accepted_at,
             validation_memory: Cell::new(0),
             meters: ConnectionMeters::default(),
@@ -156,6 +159,7 @@ pub fn record<'a>(conn: &'a Conn, phase: &'static str, reason: Reason, detail: &
         fault: reason.side().of_request(),
         reason,
         policy: None,
+        would_reject: &conn.would_reject,
         detail,
     }
 }

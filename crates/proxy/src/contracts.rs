@@ -446,6 +446,11 @@ impl Contracts {
         self.by_name.get(name)
     }
 
+    /// Whether any has a list of denied tokens.
+    pub fn denies_tokens(&self) -> bool {
+        self.by_name.values().any(|contract| contract.denied.is_some())
+    }
+
     /// All of them.
     pub fn all(&self) -> impl Iterator<Item = &Arc<ActiveContract>> {
         self.by_name.values()

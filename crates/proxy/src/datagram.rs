@@ -30,11 +30,11 @@ use net::udp::{Batch, Mailer, Outgoing, Sent};
 use net::{Deadline, UdpListener};
 use reason::Reason;
 use telemetry::OncePerSecond;
-use tokio::sync::Notify;
 
 use self::flows::{Arrived, Flows};
 use self::table::FlowId;
 use crate::generation::UdpRule;
+use crate::udp_group::Reins;
 use crate::worker::{Listening, Worker};
 
 /// Pieces taken from one flow before the others get their turn.
@@ -60,7 +60,7 @@ enum News {
 }
 
 /// Serves one UDP socket of one worker until it is closed or the worker drains, and its flows have become quiet.
-pub async fn serve(listener: UdpListener, place: Place<SocketAddr>, worker: Rc<Worker>, closing: Rc<Notify>) {
+pub async fn serve(listener: UdpListener, place: Place<SocketAddr>, worker: Rc<Worker>, reins: Rc<Reins>) {
     let bind = place.address;
     let mut relay = match Relay::new(listener, place, worker) {
         Ok(relay) => relay,
@@ -68,7 +68,7 @@ pub async fn serve(listener: UdpListener, place: Place<SocketAddr>, worker: Rc<W
     };
     let _counted = Listening::new(&relay.worker.shared);
     loop {
-        let closing = if relay.is_closing { None } else { Some(&*closing) };
+        let closing = if relay.is_closing { None } else { Some(&*reins) };
         match relay.news(closing).await {
             News::Arrived(Ok(())) => relay.forward(),
             News::Answered(Ok(())) => relay.respond(),
@@ -147,7 +147,7 @@ impl Relay {
     }
 
     /// Waits for datagrams of either side, for a flow that has been idle long enough, or for the end.
-    async fn news(&mut self, closing: Option<&Notify>) -> News {
+    async fn news(&mut self, closing: Option<&Reins>) -> News {
         let next_end = self.flows.next_end(self.idle()).map(|end| self.ends_at.map_or(end, |last| last.min(end)));
         let Relay { listener, flows, batch, ready, deadline, worker, is_handed_over, .. } = self;
         let idle = std::future::poll_fn(|context| match next_end {
@@ -157,7 +157,7 @@ impl Relay {
         let reported = async {
             match closing {
                 Some(closing) => tokio::select! {
-                    () = closing.notified() => {}
+                    _ = closing.changed() => {}
                     () = worker.closed() => {}
                 },
                 None => std::future::pending().await,

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use config::{ChallengeKind, Config, Endpoint, ListenerConfig, Service, TlsConfig, TlsSettings, Trust};
+use config::{
+    AcmeConfig, Action, AdminConfig, ChallengeKind, Conditions, Config, Endpoint, ForwardTo, HostPattern,
+    ListenerConfig, ServerAddress, Service, TlsConfig, TlsSettings, Trust,
+};
 use ipnet::IpNet;
 use tls::{Policy, ProtocolVersion};
 
@@ -13,6 +16,8 @@ pub fn warnings<'a>(config: &'a Config, front: impl Fn(&str) -> Option<&'a TlsFr
     let mut texts = config.unused.0.clone();
     texts.extend(open_trust(config));
     texts.extend(exposed_admin(config));
+    texts.extend(admin_behind_routes(config));
+    texts.extend(idle_conditions(config));
     texts.extend(unreached_challenges(config));
     for listener in &config.listeners {
         let Some((tls, front)) = listener.tls.as_ref().zip(front(&listener.name)) else { continue };
@@ -25,33 +30,123 @@ pub fn warnings<'a>(config: &'a Config, front: impl Fn(&str) -> Option<&'a TlsFr
 
 /// Everybody is believed who says for whom he speaks.
 fn open_trust(config: &Config) -> Vec<String> {
-    let is_everybody = |network: &IpNet| network.prefix_len() == 0;
-    let advice = "anybody who connects can claim any client address; name the addresses of the proxies in front";
+    let advice =
+        "anybody who connects from there can claim any client address; name the addresses of the proxies in front";
     let mut texts = Vec::new();
-    if let Some(network) = config.trusted_proxies.iter().find(|network| is_everybody(network)) {
+    if let Some(network) = beyond_private(&config.trusted_proxies) {
         texts.push(format!("`trusted_proxies` holds {network}: {advice}"));
     }
     let streams = config.listeners.iter().filter_map(|one| Some((&one.name, &one.proxy_protocol.as_ref()?.trust)));
     let datagrams = config.udp_listeners.iter().map(|one| (&one.name, &one.trust));
     for (name, trust) in streams.chain(datagrams) {
         let Trust::Networks(networks) = trust else { continue };
-        if let Some(network) = networks.iter().find(|network| is_everybody(network)) {
+        if let Some(network) = beyond_private(networks) {
             texts.push(format!("listener `{name}`: its trusted peers hold {network}: {advice}"));
         }
     }
     texts
 }
 
-/// The token of the admin listener can be read on its way.
-fn exposed_admin(config: &Config) -> Option<String> {
-    let Endpoint::Tcp(address) = &config.admin.as_ref()?.bind else { return None };
-    let is_remote = !address.ip().to_canonical().is_loopback();
-    is_remote.then(|| {
-        format!(
-            "the admin listener at {address} can be reached from other machines, and its token travels in the clear; bind it to loopback or a Unix socket, \
-             and let a listener with TLS lead there"
-        )
+/// The first network that is larger than every private one (10.0.0.0/8 of RFC 1918, fc00::/7 of RFC 4193); neighbours count as one.
+fn beyond_private(networks: &[IpNet]) -> Option<IpNet> {
+    IpNet::aggregate(&networks.to_vec()).into_iter().find(|network| match network {
+        IpNet::V4(network) => network.prefix_len() < 8,
+        IpNet::V6(network) => network.prefix_len() < 7,
     })
+}
+
+/// Who reaches the admin listener needs no more than a token, which can be read on its way where there is no TLS.
+fn exposed_admin(config: &Config) -> Option<String> {
+    let admin = config.admin.as_ref()?;
+    let Endpoint::Tcp(address) = &admin.bind else { return None };
+    if address.ip().to_canonical().is_loopback() {
+        return None;
+    }
+    let advice = match &admin.tls {
+        None => {
+            "and its token travels in the clear; add `tls`, or bind it to loopback or a Unix socket, and let a listener with TLS lead there"
+        }
+        Some(tls) if !tls.client_certificate.as_ref().is_some_and(|rule| rule.required) => {
+            "and a token opens it; demand a client certificate, or bind it to loopback or a Unix socket"
+        }
+        Some(_) => return None,
+    };
+    Some(format!("the admin listener at {address} can be reached from other machines, {advice}"))
+}
+
+/// Routes that lead to the admin listener where no token guards it: whoever may use them may change the server.
+fn admin_behind_routes(config: &Config) -> Vec<String> {
+    let Some(admin) = config.admin.as_ref().filter(|admin| admin.token.is_none()) else { return Vec::new() };
+    let leads = |group: &String| {
+        let servers = config.upstreams.get(group).into_iter().flat_map(|group| &group.servers);
+        servers.into_iter().any(|server| is_at(&server.address, admin))
+    };
+    let open = config.routes.iter().filter(|route| {
+        let Action::Forward(forward) = &route.action else { return false };
+        match &forward.to {
+            ForwardTo::Group(group) => leads(group),
+            ForwardTo::Split(shares) => shares.iter().any(|share| leads(&share.group)),
+            ForwardTo::Authority { .. } => false,
+        }
+    });
+    let text = |route: &config::RouteConfig| {
+        format!(
+            "{}: route `{}` leads to the admin listener, which asks for no token: whoever may use the route may change this server; set `admin.token` and bind \
+             it to an address",
+            route.place, route.name
+        )
+    };
+    open.map(text).collect()
+}
+
+fn is_at(server: &ServerAddress, admin: &AdminConfig) -> bool {
+    match (server, &admin.bind) {
+        (ServerAddress::Ip(server), Endpoint::Tcp(address)) => server == address,
+        (ServerAddress::Name(name, port), Endpoint::Tcp(address)) => name == "localhost" && *port == address.port(),
+        (ServerAddress::Unix(path), Endpoint::Unix(own)) => path == own,
+        _ => false,
+    }
+}
+
+/// Conditions on what no listener of the route learns of a client.
+fn idle_conditions(config: &Config) -> Vec<String> {
+    let mut texts = Vec::new();
+    for route in config.routes.iter().filter(|route| !route.is_further_path) {
+        let serves = |listener: &ListenerConfig| {
+            let is_own = route.listeners.is_empty() || route.listeners.contains(&listener.name);
+            is_own && matches!(listener.service, Service::Http)
+        };
+        let listeners: Vec<_> = config.listeners.iter().map(AsRef::as_ref).filter(|one| serves(one)).collect();
+        let shares = match &route.action {
+            Action::Forward(forward) => match &forward.to {
+                ForwardTo::Split(shares) => &shares[..],
+                _ => &[],
+            },
+            _ => &[],
+        };
+        let all = [&route.when].into_iter().chain(shares.iter().map(|share| &share.when));
+        let idle: BTreeSet<_> = all.filter_map(|when| idle_condition(when, &listeners)).collect();
+        let text = |(key, lack)| {
+            let (place, name) = (&route.place, &route.name);
+            format!("{place}: route `{name}`: the condition `{key}` never holds: none of its listeners {lack}")
+        };
+        texts.extend(idle.into_iter().map(text));
+    }
+    texts
+}
+
+/// The key of a condition that no connection to these listeners fulfills, and what they lack.
+fn idle_condition(when: &Conditions, listeners: &[&ListenerConfig]) -> Option<(&'static str, &'static str)> {
+    let asks = |tls: &TlsConfig| {
+        let settings = tls.names.values().chain([&tls.settings]);
+        settings.into_iter().any(|settings| settings.client_certificate.is_some())
+    };
+    let mut tls = listeners.iter().filter_map(|listener| listener.tls.as_ref());
+    let (has_tls, has_certificates) = (tls.clone().next().is_some(), tls.any(asks));
+    let by_tls = [("ja4", when.ja4.is_empty()), ("server_name", when.server_name.is_empty())];
+    let idle = by_tls.into_iter().find(|(_, is_empty)| !is_empty && !has_tls).map(|(key, _)| (key, "has `tls`"));
+    let is_idle = !when.certificate.is_empty() && !has_certificates;
+    idle.or(is_idle.then_some(("certificate", "asks for client certificates")))
 }
 
 /// Authorities look for proofs where nothing listens.
@@ -63,7 +158,7 @@ fn unreached_challenges(config: &Config) -> Vec<String> {
         ChallengeKind::TlsAlpn01 => listener.tls.as_ref().is_some_and(|tls| tls.keystore == keystore),
         ChallengeKind::Http01 => listener.tls.is_none() && listener.reads_requests(),
         // It connects to nobody.
-        ChallengeKind::Dns01 => true,
+        ChallengeKind::Dns01 | ChallengeKind::DnsPersist01 => true,
     };
     let unreached = config.keystores.values().filter_map(|keystore| {
         let kinds = &keystore.acme.as_ref().filter(|acme| !acme.is_internal)?.challenges;
@@ -95,6 +190,14 @@ fn keys_without_http3(listener: &ListenerConfig, front: &TlsFront) -> Option<Str
              not announce it; clients stay with HTTP/2",
             listener.name
         )
+    })
+}
+
+/// Whether names that a host pattern stands for may be had on demand.
+fn has_on_demand(acme: &AcmeConfig, host: &str) -> bool {
+    let pattern = HostPattern::of_text(host);
+    acme.on_demand.as_ref().is_some_and(|on_demand| {
+        on_demand.allow.is_empty() || on_demand.allow.iter().any(|allowed| allowed.overlaps(&pattern))
     })
 }
 
@@ -134,7 +237,9 @@ fn hosts_without_certificate(
     let mut said = BTreeSet::new();
     // What is ordered comes by itself.
     let acme = config.keystores.get(&tls.keystore).and_then(|keystore| keystore.acme.as_ref());
-    let has = |host: &str| front.known_name(host).is_some() || acme.is_some_and(|acme| acme.orders(host));
+    let has = |host: &str| {
+        front.known_name(host).is_some() || acme.is_some_and(|acme| acme.orders(host) || has_on_demand(acme, host))
+    };
     let mut is_new_without = |host: &str| !has(host) && said.insert(host.to_owned());
     let mut texts = Vec::new();
     let is_http = matches!(listener.service, Service::Http);
@@ -148,5 +253,27 @@ fn hosts_without_certificate(
     }
     let names = tls.names.keys().filter(|name| is_new_without(name));
     texts.extend(names.map(|name| text("`tls.names`".to_owned(), name)));
+    texts
+}
+
+/// Clients whose key for Encrypted Client Hello is outdated learn the new one from whoever proves to be the public name: without a certificate for it they
+/// cannot connect at all (RFC 9849 §6.1.6).
+pub fn covers_without_certificate<'a>(
+    config: &'a Config,
+    public_names: impl Iterator<Item = &'a str> + Clone,
+    front: impl Fn(&str) -> Option<&'a TlsFront>,
+) -> Vec<String> {
+    let mut texts = Vec::new();
+    for listener in &config.listeners {
+        let Some((tls, front)) = listener.tls.as_ref().zip(front(&listener.name)) else { continue };
+        let acme = config.keystores.get(&tls.keystore).and_then(|keystore| keystore.acme.as_ref());
+        let has = |name: &str| front.known_name(name).is_some() || acme.is_some_and(|acme| acme.orders(name));
+        texts.extend(public_names.clone().filter(|name| !has(name)).map(|name| {
+            format!(
+                "no certificate of keystore `{}` covers `{name}`, the public name of `ech_keys`, on listener `{}`: clients with an outdated key cannot connect; add one",
+                tls.keystore, listener.name
+            )
+        }));
+    }
     texts
 }

@@ -38,7 +38,7 @@ use crate::message::forwarding::{self, TrailerRule};
 use crate::message::ledger::Ledger;
 use crate::message::rejection::{self, Rejection};
 use crate::message::scratch::Timers;
-use crate::message::sides::{MessageBody, ResponseSink};
+use crate::message::sides::{MessageBody, NoBody, ResponseSink};
 use crate::message::{date, grpc};
 use crate::policies::cors::Decoration;
 use crate::redirects::https_location;
@@ -98,7 +98,7 @@ pub async fn run<B: MessageBody, A: ResponseSink>(
         Err(Failure::Rejected(rejection)) => {
             // Behind a body that is malformed, too long or too slow nothing can be read as a request.
             // What a contract rejects is well framed, and may be read to its end.
-            let is_broken = rejection.reported.is_none() && matches!(rejection.status, 400 | 408 | 413 | 417 | 431);
+            let is_broken = rejection.reported().is_none() && matches!(rejection.status, 400 | 408 | 413 | 417 | 431);
             // If the rest of its body may be more than what is read of it, the client is told, or its next request would meet the end (RFC 9112 §9.6).
             let most = context.generation.config.limits.max_drain_bytes;
             // To somebody, `Content_Length` may have announced a body.
@@ -126,11 +126,10 @@ async fn serve<B: MessageBody, A: ResponseSink>(
         return redirect_to_https(head, port, exchange.sink, exchange.ledger).await.map(|()| None);
     }
     let routed = context.generation.routes.find(&context.conn.listener.name, context.sought(head));
-    if context.generation.policies.has_cors() {
-        let Exchange { sink, ledger, .. } = exchange;
-        if Box::pin(cors::begin(context, &routed, head, &mut **sink, ledger)).await? {
-            return Ok(None);
-        }
+    if context.generation.policies.has_cors()
+        && Box::pin(cors::begin(context, &routed, head, exchange.sink, exchange.ledger)).await?
+    {
+        return Ok(None);
     }
     let has_policies = !context.generation.policies.is_empty();
     // Policies are asked once: there about the request that another proxy holds.
@@ -160,6 +159,9 @@ async fn serve<B: MessageBody, A: ResponseSink>(
     let head = named.as_deref().unwrap_or(head);
     let active = guard::contract_of(context, route, head)?;
     let (status, location) = match &route.config.action {
+        Action::Forward(forward) if active.is_none() && is_all_head(forward, exchange) => {
+            return forward_head(head, (route, params), forward, exchange).await;
+        }
         Action::Forward(forward) => return forward_admitted(head, (route, params), active, forward, exchange).await,
         Action::Respond { if_healthy, .. } => {
             check_health(if_healthy.as_deref(), context.generation, exchange.ledger)?;
@@ -167,19 +169,18 @@ async fn serve<B: MessageBody, A: ResponseSink>(
             return sent.await.map(|()| None);
         }
         Action::Redirect { status, to, allow, query } => {
+            guard::check_length(context, head, route)?;
             let mut location = buffer();
             let values = context.values(head, &params, exchange.ledger.noted());
-            build_location(to, allow, *query, &values, &mut location)
-                .map_err(|_| Rejection::of(Reason::BadParameter))?;
+            let built = build_location(to, allow, *query, &values, &mut location);
+            built.map_err(|_| Rejection::of(Reason::BadParameter))?;
             (*status, location)
         }
         // Served above: the contract of the request that is asked about counts, not that of the one that asks.
         Action::Validate(_) => return Err(Rejection::of(Reason::NoRoute).into()),
     };
-    let fixed = (status, &location[..]);
-    let sent = redirect_on(context, (&route.config, &params), fixed, head, exchange.sink, exchange.ledger).await;
-    recycle(location);
-    sent.map(|()| None)
+    let Exchange { sink, ledger, .. } = exchange;
+    redirect_on(context, (&route.config, &params), (status, location), head, *sink, ledger).await.map(|()| None)
 }
 
 /// To who asks for a WebSocket over HTTP/2, a response 2xx says that it is open (RFC 8441 §5.1): what has another meaning is rejected.
@@ -193,6 +194,25 @@ fn check_health(group: Option<&str>, generation: &Generation, ledger: &Ledger) -
     let Some(name) = group.filter(|_| ledger.dry_run.is_none()) else { return Ok(()) };
     let is_up = generation.group(name).is_some_and(|group| group.is_up());
     if is_up { Ok(()) } else { Err(Rejection::of(Reason::NoHealthyUpstream)) }
+}
+
+/// Whether nothing follows the head of a request, nor is it copied or tried out.
+fn is_all_head<B: MessageBody, A>(forward: &Forward, exchange: &Exchange<'_, B, A>) -> bool {
+    exchange.body.is_done() && forward.mirror.is_none() && exchange.ledger.dry_run.is_none()
+}
+
+/// Forwards a request that is all head, and that nobody checks or copies: all that is there for bodies is left out of what is built for this.
+async fn forward_head<B, A: ResponseSink>(
+    head: &RequestHead,
+    (route, params): (&CompiledRoute, Params),
+    forward: &Forward,
+    exchange: &mut Exchange<'_, B, A>,
+) -> Result<Option<Box<Upgraded>>, Failure> {
+    let context = exchange.context;
+    let admitted = guard::admit(context, head, route, params)?;
+    let Exchange { sink, response, ledger, timers, .. } = exchange;
+    let mut exchange = Exchange { context, head, response, body: &mut NoBody, sink: *sink, ledger, timers };
+    forward_request(&admitted, forward, &mut exchange).await
 }
 
 /// Has a request checked by the contract it is under, if any, and forwards it.
@@ -234,7 +254,7 @@ async fn forward_admitted<B: MessageBody, A: ResponseSink>(
     if let Some(copy) = copy {
         // What reached no upstream is not for another one either.
         let has_gone = outcome.is_ok() || exchange.ledger.upstream_status.is_some();
-        copy.send(has_gone && body.is_done());
+        exchange.ledger.mirror = copy.send(has_gone && body.is_done());
     }
     guard::note_watched(&admitted, context, &mut body, exchange.ledger);
     outcome
@@ -272,7 +292,9 @@ async fn respond_unrouted<B: MessageBody, A: ResponseSink>(
         }
         Routed::EncodedSlash => Rejection::of(Reason::EncodedSlash),
         Routed::AmbiguousPath => Rejection::of(Reason::AmbiguousPath),
-        Routed::MethodNotAllowed(allow) => Rejection { allow: Some(allow), ..Rejection::of(Reason::MethodNotAllowed) },
+        Routed::MethodNotAllowed(allow) => {
+            Rejection::of(Reason::MethodNotAllowed).telling(|details| details.allow = Some(allow))
+        }
         Routed::NotFound | Routed::Found(..) => Rejection::of(Reason::NoRoute),
     };
     Err(rejection.into())
@@ -347,7 +369,7 @@ pub async fn reject(
         sink.finish_head(BodyFraming::None, None);
         return sink.end(None).await.map_err(|broken| client_failed(&broken, ledger));
     }
-    if let Some(relayed) = &rejection.relayed {
+    if let Some(relayed) = rejection.relayed() {
         return send_whole(sink, &relayed.content_type, &relayed.body, head, ledger).await;
     }
     let pages = error_pages(context, head, ledger);
@@ -423,7 +445,7 @@ async fn redirect(
 async fn redirect_on(
     context: Context<'_>,
     (route, params): (&RouteConfig, &Params),
-    (status, location): (u16, &[u8]),
+    (status, location): (u16, Vec<u8>),
     head: &RequestHead,
     sink: &mut impl ResponseSink,
     ledger: &mut Ledger,
@@ -431,7 +453,9 @@ async fn redirect_on(
     ledger.status = status;
     sink.begin(status);
     own_fields(context, route, &context.values(head, params, ledger.noted()), sink);
-    finish_redirect(location, sink, ledger).await
+    let sent = finish_redirect(&location, sink, ledger).await;
+    recycle(location);
+    sent
 }
 
 async fn finish_redirect(location: &[u8], sink: &mut impl ResponseSink, ledger: &mut Ledger) -> Result<(), Failure> {

@@ -39,8 +39,8 @@ use kept::Kept;
 pub use crate::message::dry_run::{Check, Outcome};
 pub use question::{Question, Url};
 pub use view::{
-    ContractView, Explanation, ListenerView, PolicyView, ResponseView, RouteView, RoutesView, Server, TlsView,
-    TunnelView, UpstreamView,
+    ContractView, Explanation, GroupView, ListenerView, PolicyView, ResponseView, RouteView, RoutesView, Server,
+    TlsView, TunnelView, UpstreamView,
 };
 
 /// How long session tickets would live, if any were made.
@@ -72,6 +72,7 @@ impl Explainer {
             acceptor,
             quic_secrets,
             admission: Arc::new(Admission::new(u64::MAX)),
+            handshakes: Arc::new(Admission::new(u64::MAX)),
             hops: Arc::default(),
             flows: AtomicUsize::new(0),
             workers_up: AtomicUsize::new(0),

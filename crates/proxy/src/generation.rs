@@ -19,8 +19,11 @@ use crate::certificates::{self, IdentityTable, TlsFront, TlsRule};
 use crate::client::TrustList;
 use crate::configured_map::ConfiguredMap;
 use crate::contracts::{ActiveContract, Contracts};
+use crate::demands::OnDemand;
+use crate::discovery::{Source, Sources};
 use crate::doubtful;
 use crate::geoip::Geoip;
+use crate::hello_keys::HelloKeys;
 use crate::issuance::Issuance;
 use crate::keyless::KeyGroup;
 use crate::policies::{List, Policies};
@@ -29,7 +32,7 @@ use crate::redirects;
 use crate::responses::Responses;
 use crate::route::RouteTable;
 use crate::tunnel_routes::TunnelRoutes;
-use crate::upstream::Group;
+use crate::upstream::{Group, Name};
 
 /// A key ring that is fetched, and the way to its set.
 pub type Fetched = (Arc<KeyRing>, Arc<Group>);
@@ -68,6 +71,8 @@ pub struct Generation {
     pub policies: Policies,
     /// Its error pages, and bodies from files.
     pub responses: Responses,
+    /// What ClientHellos may be encrypted for.
+    pub hello_keys: Option<HelloKeys>,
     /// Its keystores as read from disk.
     pub stores: BTreeMap<String, Arc<keystore::Store>>,
     tables: BTreeMap<String, Arc<IdentityTable>>,
@@ -78,6 +83,8 @@ pub struct Generation {
     /// Who gets the bytes of listeners that tunnel, by listener.
     tunnel_routes: HashMap<String, Arc<TunnelRoutes>>,
     groups: BTreeMap<String, Arc<Group>>,
+    /// Directories that say which servers there are.
+    pub sources: Sources,
     key_groups: BTreeMap<String, Arc<KeyGroup>>,
     /// What is needed to order certificates.
     pub issuance: Issuance,
@@ -106,6 +113,8 @@ impl Generation {
         let fronts = build_fronts(&config, &tables, (&key_groups, &issuance), &mut problems);
         let balancers = load_balancers(&config, &mut problems);
         let groups = build_groups(&config, previous, &mut problems);
+        let sources = Sources::load(&config, previous.map(|previous| &previous.sources));
+        let sources = sources.map_err(|found| problems.extend(found)).unwrap_or_default();
         let models = build_models(&config, &mut problems);
         let verifiers = Verifiers::load(&config, previous.map(|previous| &previous.verifiers));
         let verifiers = verifiers.map_err(|found| problems.extend(found)).unwrap_or_default();
@@ -121,6 +130,8 @@ impl Generation {
         let tunnel_routes = build_tunnel_routes(&config, &groups, connection_policies, &mut problems);
         let udp_listeners = build_udp_listeners(&config, (connection_policies, &groups), previous, &mut problems);
         let responses = Responses::load(&config).map_err(|found| problems.extend(found)).ok();
+        let hello_keys = config.ech_keys.as_deref().map(HelloKeys::load).transpose();
+        let hello_keys = hello_keys.map_err(|problem| problems.push(problem)).unwrap_or_default();
         match (routes, contracts, policies, responses) {
             (Some(routes), Some(contracts), Some(policies), Some(responses)) if problems.is_empty() => Ok(Generation {
                 verifiers,
@@ -128,6 +139,7 @@ impl Generation {
                 contracts,
                 policies,
                 responses,
+                hello_keys,
                 number: previous.map_or(0, |previous| previous.number) + 1,
                 routes,
                 stores,
@@ -136,6 +148,7 @@ impl Generation {
                 balancers,
                 tunnel_routes,
                 groups,
+                sources,
                 key_groups,
                 issuance,
                 models,
@@ -182,6 +195,11 @@ impl Generation {
         let routes = reach::warnings(&self.config).into_iter().chain(config::variable_warnings(&self.config));
         let doubtful = doubtful::warnings(&self.config, |listener| self.front(listener).map(Arc::as_ref));
         let redirects = redirects::warnings(&self.config, &self.routes);
+        let public_names = self.hello_keys.iter().flat_map(|keys| keys.public_names.iter().map(|name| &**name));
+        let doubtful =
+            doubtful.into_iter().chain(doubtful::covers_without_certificate(&self.config, public_names, |listener| {
+                self.front(listener).map(Arc::as_ref)
+            }));
         contracts.chain(routes).chain(redirects).chain(verifiers::warnings(&self.config)).chain(doubtful)
     }
 
@@ -243,7 +261,24 @@ impl Generation {
         let keys = self.verifiers.fetched_keys().map(|(_, group)| group);
         let documents = self.contracts.all().filter_map(|contract| contract.fetched_document());
         let own = self.groups.values().chain(made.values()).chain(key_servers).chain(self.issuance.groups()).cloned();
-        own.chain(keys).chain(documents).chain(self.verifiers.asked()).collect()
+        let store = self.policies.rate_store().map(|store| Arc::clone(&store.group));
+        let asked = self.verifiers.asked().chain(store).chain(self.sources.groups());
+        own.chain(keys).chain(documents).chain(asked).collect()
+    }
+
+    /// Services that directories are asked for: the group whose servers they are, and where they are listed.
+    pub fn listed(&self) -> Vec<(Arc<Group>, Arc<Name>, Arc<Source>)> {
+        let names = self.groups.values().flat_map(|group| group.names().iter().map(move |name| (group, name)));
+        let listed = names.filter_map(|(group, name)| {
+            let source = self.sources.get(name.source()?)?;
+            Some((Arc::clone(group), Arc::clone(name), Arc::clone(source)))
+        });
+        listed.collect()
+    }
+
+    /// The group of key servers with this name.
+    pub fn key_group(&self, name: &str) -> Option<&Arc<KeyGroup>> {
+        self.key_groups.get(name)
     }
 
     /// All groups of key servers.
@@ -418,24 +453,17 @@ fn load_store(
 ) -> Result<Arc<keystore::Store>, Vec<String>> {
     let password = keystore.password.as_ref().map(Secret::read).transpose().map_err(|problem| vec![problem])?;
     let location = &keystore.location;
-    if keystore.acme.is_some() {
-        return match before {
-            Some(before) if before.is_current(location, None, keystore::Keys::InStore) => Ok(Arc::clone(before)),
-            _ => keystore::Store::load_growing(location.path(), before.map(Arc::as_ref))
-                .map(Arc::new)
-                .map_err(|error| error.problems),
-        };
-    }
     let keys = match keystore.key_servers {
         Some(_) => keystore::Keys::InStoreOrElsewhere,
         None => keystore::Keys::InStore,
     };
-    match before {
-        Some(before) if before.is_current(location, password.as_ref(), keys) => Ok(Arc::clone(before)),
-        _ => keystore::Store::load_with(location, password.as_ref(), keys, before.map(Arc::as_ref))
-            .map(Arc::new)
-            .map_err(|error| error.problems),
-    }
+    let reuse = before.map(Arc::as_ref);
+    let loaded = match before {
+        Some(before) if before.is_current(location, password.as_ref(), keys) => return Ok(Arc::clone(before)),
+        _ if keystore.acme.is_some() => keystore::Store::load_growing(location.path(), keys, reuse),
+        _ => keystore::Store::load_with(location, password.as_ref(), keys, reuse),
+    };
+    loaded.map(Arc::new).map_err(|error| error.problems)
 }
 
 /// The names of every keystore that a listener uses. One that is as it was keeps its table.
@@ -492,7 +520,9 @@ fn build_fronts(
         let challenges = keystore.filter(|keystore| keystore.acme.is_some()).and_then(|_| issuance.challenges());
         match build_front(tls, table, key_group) {
             Ok(front) => {
-                let front = front.proving(challenges.cloned()).noting_fingerprints(reads_ja4);
+                let acme = keystore.and_then(|keystore| keystore.acme.as_ref());
+                let on_demand = acme.and_then(|acme| OnDemand::of(acme, issuance.demands(&tls.keystore)));
+                let front = front.proving(challenges.cloned()).demanding(on_demand).noting_fingerprints(reads_ja4);
                 fronts.insert(listener.name.clone(), Arc::new(front));
             }
             Err(problem) => problems.push(format!("listener {}: {problem}", listener.name)),

@@ -51,7 +51,9 @@ impl Database {
         let read = catch_unwind(AssertUnwindSafe(read));
         read.unwrap_or_else(|_| Err("it cannot be read".to_owned())).map_err(|problem| {
             let problem: String = problem.chars().filter(|character| !character.is_control()).take(200).collect();
-            format!("not such a database (MMDB): {problem}; download it again")
+            format!(
+                "not such a database (MMDB): {problem}; download it again, or have its writer fill in what is missing"
+            )
         })
     }
 

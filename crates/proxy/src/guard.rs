@@ -133,7 +133,7 @@ impl<'a> Admitted<'a> {
 pub fn check_method(head: &RequestHead) -> Result<(), Rejection> {
     match head.method {
         Method::Connect | Method::Trace => {
-            Err(Rejection { allow: Some(String::new()), ..Rejection::of(Reason::MethodNeverAllowed) })
+            Err(Rejection::of(Reason::MethodNeverAllowed).telling(|details| details.allow = Some(String::new())))
         }
         _ => Ok(()),
     }
@@ -292,8 +292,16 @@ pub fn admit<'a>(
     route: &'a CompiledRoute,
     params: Params,
 ) -> Result<Admitted<'a>, Rejection> {
-    fits(head, route.config.max_body(context.limits()))?;
+    check_length(context, head, route)?;
     Ok(Admitted { head, route, params, grounds: Grounds::NoContract, under: None })
+}
+
+/// Checks that a body that tells its length is within the limit of its route, whatever the route does with it.
+///
+/// # Errors
+/// 413.
+pub fn check_length(context: Context<'_>, head: &RequestHead, route: &CompiledRoute) -> Result<(), Rejection> {
+    fits(head, route.config.max_body(context.limits()))
 }
 
 /// Whether a body that tells its length is short enough.

@@ -1,5 +1,7 @@
 //! The TLS handshake of an accepted connection, and the keys it may need from elsewhere.
 
+use std::cell::Cell;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,11 +10,12 @@ use net::{Chunk, Deadline};
 use reason::Reason;
 use telemetry::ConnRecord;
 use tls::{Alert, Chooser, KeyRequest, KeyResponse, Session};
-use transport::{Broken, KeyFailure, Keys, Transport};
+use transport::{Broken, KeyFailure, Keys, NoCertificate, Transport};
 
 use crate::certificates::TlsFront;
 use crate::client;
 use crate::connection::{Conn, ConnTls, ended_before, record};
+use crate::demands;
 use crate::keyless::Ask;
 use crate::worker::Worker;
 
@@ -34,8 +37,14 @@ pub async fn open(
         }
     };
     let under_way = UnderWay { conn, worker, started, over: false };
-    let keys = ServedKeys { front, worker, until: coarse() + limit };
-    let outcome = Deadline::new().within(limit, Transport::handshake(stream, first, session, &keys)).await;
+    let keys = ServedKeys { front, worker, until: coarse() + limit, waits_for: Cell::new(Duration::ZERO) };
+    let mut handshake = pin!(Transport::handshake(stream, first, session, &keys));
+    let mut outcome = Deadline::new().within(limit, handshake.as_mut()).await;
+    // What it waits for us is not its own time.
+    let waits_for = keys.waits_for.get();
+    if outcome.is_err() && !waits_for.is_zero() {
+        outcome = Deadline::new().within(waits_for, handshake.as_mut()).await;
+    }
     under_way.over();
     let transport = match outcome {
         Ok(Ok(transport)) => transport,
@@ -99,13 +108,21 @@ struct ServedKeys<'a> {
     worker: &'a Worker,
     /// When the handshake must be over, on the coarse clock.
     until: Duration,
+    /// For how long the handshake may wait for a certificate; zero if it does not.
+    waits_for: Cell<Duration>,
 }
 
 impl Keys for ServedKeys<'_> {
+    async fn certificate(&self, server_name: &str) -> Result<(), NoCertificate> {
+        let on_demand = self.front.on_demand().ok_or(demands::NOBODY)?;
+        self.waits_for.set(on_demand.longest_wait());
+        on_demand.wait(server_name).await
+    }
+
     async fn perform(&self, request: &KeyRequest, server_name: &str) -> Result<KeyResponse, KeyFailure> {
         let group = self.front.key_group().ok_or(KeyFailure::Unavailable)?;
         let client = self.worker.key_clients.of(group, &self.worker.report);
-        client.perform(request, Ask { server_name, until: self.until }).await
+        client.perform(request, Ask { server_name, until: self.until + self.waits_for.get() }).await
     }
 }
 
@@ -117,6 +134,7 @@ fn classify(broken: &Broken) -> (Reason, String) {
         Broken::Socket(error) => (Reason::TlsHandshakeReset, error.to_string()),
         Broken::Tls(error) => classify_tls(error),
         Broken::Key(failure) => (failure.reason(), failure.to_string()),
+        Broken::Certificate(why) => (Reason::CertificateNotIssued, why.0.to_owned()),
     }
 }
 

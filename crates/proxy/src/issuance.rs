@@ -3,11 +3,15 @@
 //! Orders nothing; that is the crate `acme`, which stands above.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use config::{AcmeConfig, Config};
 
+use tokio::sync::Notify;
+
 use crate::challenges::Challenges;
+use crate::demands::Demands;
 use crate::upstream::Group;
 
 /// What is needed to order certificates, and to prove names.
@@ -17,6 +21,10 @@ pub struct Issuance {
     challenges: Option<Arc<Challenges>>,
     /// By name.
     groups: BTreeMap<String, Arc<Group>>,
+    /// What is demanded of keystores, with the folders of their certificates.
+    demands: BTreeMap<String, (PathBuf, Arc<Demands>)>,
+    /// Wakes whoever orders.
+    news: Arc<Notify>,
 }
 
 impl Issuance {
@@ -40,7 +48,26 @@ impl Issuance {
             let before = previous.and_then(|previous| previous.challenges.clone());
             before.unwrap_or_default()
         });
-        Issuance { challenges, groups }
+        let news = previous.map(|previous| Arc::clone(&previous.news)).unwrap_or_default();
+        let demanded = ordered(config).filter(|(_, acme)| acme.on_demand.is_some());
+        let demands = demanded.map(|(keystore, acme)| {
+            let before = previous.and_then(|previous| previous.demands.get(keystore));
+            let kept = before.filter(|(folder, _)| *folder == acme.folder).map(|(_, demands)| Arc::clone(demands));
+            let demands = kept.unwrap_or_else(|| Arc::new(Demands::new(Arc::clone(&news))));
+            (keystore.to_owned(), (acme.folder.clone(), demands))
+        });
+        let demands = demands.collect();
+        Issuance { challenges, groups, demands, news }
+    }
+
+    /// What is demanded of a keystore; none if it has no certificates on demand.
+    pub fn demands(&self, keystore: &str) -> Option<&Arc<Demands>> {
+        self.demands.get(keystore).map(|(_, demands)| demands)
+    }
+
+    /// Wakes whoever orders when a name is demanded.
+    pub fn news(&self) -> &Arc<Notify> {
+        &self.news
     }
 
     /// The challenges that are responded to; none if nothing is ordered.

@@ -94,6 +94,7 @@ fn admit(
                 fault: Side::Client,
                 reason: Reason::TooManyConnectionsFromClient,
                 policy: None,
+                would_reject: &[],
                 detail: "",
             });
             worker.report.connection_closed(&listener.name, peer, 0, 0);

@@ -84,6 +84,20 @@ impl Got<'_> {
         Ok(body)
     }
 
+    /// Hands out its body piece by piece, as it comes, until `each` says that this is enough, or the body ends.
+    ///
+    /// # Errors
+    /// As [`send`]; and those of `each`.
+    pub async fn each_piece(mut self, mut each: impl AsyncFnMut(&[u8]) -> Result<bool, String>) -> Result<(), String> {
+        let mut reader = BodyReader::for_response(self.transport, &mut self.input, self.head.framing);
+        while let Some(piece) = reader.next().await.map_err(|_| "the response is truncated".to_owned())? {
+            if !each(piece).await? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Its body, `max_bytes` at most.
     ///
     /// # Errors

@@ -5,9 +5,12 @@
 mod bandwidth;
 mod concurrency;
 mod connection;
+pub mod denied;
 pub mod cors;
+pub mod counts;
 mod key;
 mod rate;
+mod shared;
 pub mod switch;
 
 use std::collections::BTreeMap;
@@ -15,13 +18,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::{
-    BandwidthLimit, BasicRule, ConcurrencyLimit, Config, Cors, LimitKey, Networks, PolicyConfig, RateLimit, TokenRule,
-};
+use config::{BandwidthLimit, BasicRule, ConcurrencyLimit, Config, Cors, LimitKey, Networks, PolicyConfig, TokenRule};
 use reason::Reason;
+use telemetry::WouldReject;
 use wire::http::{Fields, RequestHead};
 
-use crate::auth::{Passwords, Verifier, Verifiers};
+use crate::auth::{Grant, Passwords, Verifier, Verifiers};
 use crate::client::AddressSet;
 use crate::configured_map::ConfiguredMap;
 use crate::geoip::{Geoip, Located};
@@ -32,8 +34,10 @@ pub use bandwidth::{ConnectionMeters, Throttle, Throttles};
 use concurrency::ConcurrencyTable;
 pub use concurrency::{Permit, Permits};
 pub use connection::{Denial, Terms};
+use denied::Denials;
 pub use key::{Applicant, network_of};
-use rate::RateTable;
+use rate::ActiveRate;
+pub use shared::{RateStore, SharedRate, Spent};
 use switch::Switch;
 
 /// A policy that is active.
@@ -43,13 +47,15 @@ pub struct ActivePolicy {
     pub config: Arc<PolicyConfig>,
     allow: Option<AddressSet>,
     deny: Option<AddressSet>,
-    rate: Option<(RateLimit, Arc<RateTable>)>,
+    rate: Option<Arc<ActiveRate>>,
     concurrency: Option<(ConcurrencyLimit, Arc<ConcurrencyTable>)>,
     bandwidth: Option<(BandwidthLimit, Tables)>,
     token: Option<Arc<Verifier>>,
     passwords: Option<Arc<Passwords>>,
     maintenance: Option<Switch>,
     geoip: Arc<Geoip>,
+    /// Whom the operators of several machines deny, over its own lists.
+    denials: Arc<Denials>,
 }
 
 /// Why a policy does not let a request pass.
@@ -69,6 +75,7 @@ impl ActivePolicy {
     fn load(
         config: &Arc<PolicyConfig>,
         (verifiers, geoip): (&Verifiers, &Arc<Geoip>),
+        (store, denials): (Option<&RateStore>, &Arc<Denials>),
         previous: Option<&ActivePolicy>,
     ) -> Result<ActivePolicy, Vec<String>> {
         let mut problems = Vec::new();
@@ -81,14 +88,8 @@ impl ActivePolicy {
         };
         let allow = set(&config.allow, &mut problems);
         let deny = set(&config.deny, &mut problems);
-        let rate = config.rate_limit.as_ref().map(|limit| {
-            let kept = previous.and_then(|previous| previous.rate.as_ref());
-            let kept = kept.filter(|(before, _)| before.key == limit.key && before.max_keys == limit.max_keys);
-            let table =
-                kept.map_or_else(|| Arc::new(RateTable::of_requests(limit.max_keys)), |(_, table)| Arc::clone(table));
-            table.serve(limit);
-            (limit.clone(), table)
-        });
+        let rate_before = previous.and_then(|previous| previous.rate.as_deref());
+        let rate = config.rate_limit.as_ref().map(|limit| Arc::new(ActiveRate::of(limit, store, rate_before)));
         let concurrency = config.concurrency_limit.as_ref().map(|limit| {
             let kept = previous.and_then(|previous| previous.concurrency.as_ref());
             let kept = kept.filter(|(before, _)| before.key == limit.key && before.max_keys == limit.max_keys);
@@ -108,6 +109,7 @@ impl ActivePolicy {
             true => Ok(ActivePolicy {
                 passwords,
                 geoip: Arc::clone(geoip),
+                denials: Arc::clone(denials),
                 allow,
                 deny,
                 rate,
@@ -119,6 +121,11 @@ impl ActivePolicy {
             }),
             false => Err(problems.into_iter().map(|problem| format!("policy {}: {problem}", config.name)).collect()),
         }
+    }
+
+    /// What a log says of it where it only logs.
+    pub fn would_reject(&self, reason: Reason) -> WouldReject {
+        WouldReject { policy: self.config.name.as_str().into(), reason }
     }
 
     /// Whether it is asked about such a request.
@@ -171,6 +178,8 @@ impl ActivePolicy {
         let is_allowed = |set: &AddressSet| {
             client.certain().is_some_and(|address| set.contains(address)) || is_from(&self.config.allow)
         };
+        let is_denied =
+            |set: &AddressSet| is_denied(set) || self.denials.denies_address(&self.config.name, client.address);
         if self.deny.as_ref().is_some_and(is_denied) || self.allow.as_ref().is_some_and(|set| !is_allowed(set)) {
             return Err(Denied::Address);
         }
@@ -179,10 +188,10 @@ impl ActivePolicy {
 
     /// Counts what is counted by such keys.
     fn count(&self, applicant: &Applicant<'_>, is_due: fn(&[LimitKey]) -> bool) -> Result<Option<Permit>, Denied> {
-        if let Some((limit, table)) = self.rate.as_ref().filter(|(limit, _)| is_due(&limit.key))
-            && let Some(hash) = applicant.counted(&limit.key, table.hasher())
+        if let Some(rate) = self.rate.as_ref().filter(|rate| is_due(&rate.limit.key))
+            && let Some(hash) = applicant.counted(&rate.limit.key, rate.table.hasher())
         {
-            table.take(hash, limit).map_err(Denied::Rate)?;
+            rate.take(hash).map_err(Denied::Rate)?;
         }
         if let Some((limit, table)) = self.concurrency.as_ref().filter(|(limit, _)| is_due(&limit.key))
             && let Some(hash) = applicant.counted(&limit.key, table.hasher())
@@ -230,6 +239,17 @@ impl ActivePolicy {
         self.config.basic.as_ref().map(|rule| (rule, self.passwords.as_ref()))
     }
 
+    /// Whether the operators of several machines deny a genuine token, as `shown` reads it from a request.
+    pub fn denies_token<'t>(&self, grant: &Grant, shown: impl FnOnce() -> Option<&'t [u8]>) -> bool {
+        let denials = &self.denials;
+        denials.is_used() && shown().is_some_and(|token| denials.denies_token(&self.config.name, token, grant))
+    }
+
+    /// Whether the operators of several machines deny a user who has shown the right password.
+    pub fn denies_user(&self, user: &str) -> bool {
+        self.denials.denies_user(&self.config.name, user)
+    }
+
     /// The token that requests must show, and how it is verified; the latter is missing where it could not be loaded.
     pub fn token(&self) -> Option<(&TokenRule, Option<&Verifier>)> {
         self.config.jwt.as_ref().map(|rule| (rule, self.token.as_deref()))
@@ -250,6 +270,9 @@ pub struct Policies {
     subject_fields: Box<[Box<str>]>,
     /// Whether any says which pages of other origins may use a resource.
     has_cors: bool,
+    /// Where nodes share rates, if they do.
+    store: Option<Arc<RateStore>>,
+    denials: Arc<Denials>,
 }
 
 impl Policies {
@@ -263,9 +286,15 @@ impl Policies {
         previous: Option<&Policies>,
     ) -> Result<Policies, Vec<String>> {
         let (mut policies, mut problems) = (Policies::default(), Vec::new());
+        policies.denials = previous.map(|previous| Arc::clone(&previous.denials)).unwrap_or_default();
+        let store_before = previous.and_then(|previous| previous.store.as_deref());
+        if let Some(store) = &config.rate_store {
+            let store = RateStore::load(store, store_before).map_err(|problem| problems.push(problem));
+            policies.store = store.ok().map(Arc::new);
+        }
         for (name, policy) in &config.policies {
             let before = previous.and_then(|previous| previous.by_name.get(name)).map(Arc::as_ref);
-            match ActivePolicy::load(policy, context, before) {
+            match ActivePolicy::load(policy, context, (policies.store.as_deref(), &policies.denials), before) {
                 Ok(active) => _ = policies.by_name.insert(name.clone(), Arc::new(active)),
                 Err(found) => problems.extend(found),
             }
@@ -295,12 +324,40 @@ impl Policies {
         self.listeners.get(listener).cloned().unwrap_or_default()
     }
 
+    /// Whom the operators of several machines deny.
+    pub fn denials(&self) -> &Denials {
+        &self.denials
+    }
+
+    /// The policies that deny addresses, those that demand tokens, and those that demand passwords, of which some may be denied; by their names.
+    pub fn denying(&self) -> [Vec<&str>; 3] {
+        let named = |holds: fn(&ActivePolicy) -> bool| {
+            let all = self.by_name.iter().filter(|(_, policy)| holds(policy));
+            all.map(|(name, _)| name.as_str()).collect::<Vec<_>>()
+        };
+        [
+            named(|policy| policy.deny.is_some()),
+            named(|policy| policy.config.jwt.is_some()),
+            named(|policy| policy.config.basic.is_some()),
+        ]
+    }
+
     /// Has rates forget the keys that have their whole burst again.
     pub fn forget_old(&self) {
         for policy in self.by_name.values() {
-            policy.rate.iter().for_each(|(_, table)| table.forget_old());
+            policy.rate.iter().for_each(|rate| rate.table.forget_old());
             policy.bandwidth.iter().for_each(|(_, tables)| tables.forget_old());
         }
+    }
+
+    /// Where nodes share rates, if they do.
+    pub fn rate_store(&self) -> Option<&Arc<RateStore>> {
+        self.store.as_ref()
+    }
+
+    /// The rates that nodes share.
+    pub fn shared_rates(&self) -> Vec<SharedRate> {
+        self.by_name.values().filter_map(|policy| policy.shared_rate()).collect()
     }
 
     /// Whether there is none at all.

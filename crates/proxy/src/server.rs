@@ -6,6 +6,7 @@
 //! ```
 
 mod state;
+mod udp;
 #[cfg(test)]
 mod tests;
 
@@ -21,25 +22,29 @@ use std::time::{Duration, SystemTime};
 use arc_swap::ArcSwap;
 use config::{Bindable, Config, Place};
 use config::{Reloaded, waits_for_restart};
-use net::inherited::{Kind, Passed};
-use net::{Bound, Endpoint, Inherited, UdpBound};
+use net::inherited::Passed;
+use net::{Bound, Endpoint, Inherited};
 use telemetry::{CertificateExpiry, Reporter};
-use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::AbortHandle;
 use transport;
 
 use crate::admission::Admission;
-use crate::datagram;
 use crate::generation::Generation;
 use crate::guard;
 use crate::listener;
 use crate::message::scratch;
+use crate::policies::counts;
 use crate::ticket_file;
+use crate::udp_group::Group;
 use crate::upstream::sticky;
 use crate::worker::{Shared, Worker};
 
-pub use state::{ServerState, State};
+use self::udp::{Leaving, Serving};
+
+pub use crate::policies::counts::{MAX_KEYS_PASSED, MAX_KEYS_PER_PIECE, RateCounts, RateKey, UsedKey};
+pub use crate::policies::denied::{DeniedLists, DeniedOne};
+pub use state::{Rates, ServerState, State};
 
 /// How often a worker hands its log lines over and tidies its pools.
 const TICK: Duration = Duration::from_millis(200);
@@ -47,17 +52,24 @@ const TICK: Duration = Duration::from_millis(200);
 /// A ticket master rotates this often; a ticket opens for up to twice as long.
 const TICKET_ROTATION: Duration = Duration::from_secs(12 * 3600);
 
-/// The keys of session tickets: of the process that we take over from, else of the one before us, else new ones.
-fn ticket_keys(config: &Config, handed_over: Option<tls::TicketSecrets>) -> tls::TicketKeys {
-    let kept = || {
-        let read = ticket_file::read(config.ticket_keys.as_ref()?, SystemTime::now());
-        read.unwrap_or_else(|problem| {
-            tracing::warn!("no session from before is resumed: {problem}");
-            None
-        })
-    };
-    let known = handed_over.or_else(kept).and_then(|secrets| tls::TicketKeys::with(TICKET_ROTATION, &secrets));
-    known.unwrap_or_else(|| tls::TicketKeys::new(TICKET_ROTATION))
+/// The keys of session tickets and the secrets of QUIC: of the process that we take over from, else of the one before us, else new ones.
+fn secrets(
+    config: &Config,
+    handed_over: (Option<tls::TicketSecrets>, Option<quic::Secrets>),
+) -> Result<(tls::TicketKeys, quic::Secrets), tls::crypto::Error> {
+    let (mut tickets, mut quic) = handed_over;
+    if tickets.is_none()
+        && let Some(path) = &config.ticket_keys
+    {
+        match ticket_file::read(path, SystemTime::now()) {
+            Ok(Some(kept)) => (tickets, quic) = (Some(kept.tickets), quic.or(kept.quic)),
+            Ok(None) => {}
+            Err(problem) => tracing::warn!("no session from before is resumed: {problem}"),
+        }
+    }
+    let known = tickets.and_then(|secrets| tls::TicketKeys::with(TICKET_ROTATION, &secrets));
+    let quic = quic.map_or_else(quic::Secrets::random, Ok)?;
+    Ok((known.unwrap_or_else(|| tls::TicketKeys::new(TICKET_ROTATION)), quic))
 }
 
 /// What the server tells a worker.
@@ -68,11 +80,15 @@ enum Command {
     /// Accept on it no more.
     Close(Place<Endpoint>),
     /// Serve datagrams that come to this address.
-    ListenUdp(UdpBound, Place<SocketAddr>),
+    ListenUdp(Arc<Group>, Place<SocketAddr>),
     /// Take in no new flows there.
     CloseUdp(Place<SocketAddr>),
+    /// UDP sockets have links to another process.
+    LinkUdp,
     /// What it was started with is done: count it among those that serve.
     Up,
+    /// Tell clients to go elsewhere for their next request, or do so no more.
+    Aside(bool),
     /// Tell clients to go elsewhere for their next request.
     Leave,
     /// Another process accepts from now on: leave what is queued to it, and tell clients to go there for their next request.
@@ -97,6 +113,7 @@ pub struct Server {
     /// As the process was started: what is only read then.
     started: Arc<Config>,
     is_leaving: AtomicBool,
+    is_aside: AtomicBool,
     /// Held from reading a configuration until it is active: who read an earlier one must not put it in place of a later one.
     reloading: Mutex<()>,
     inner: Mutex<Inner>,
@@ -111,7 +128,8 @@ type Fresh<A, S> = Vec<(Place<A>, S)>;
 struct Inner {
     workers: Vec<WorkerThread>,
     bound: Sockets<Endpoint, Bound>,
-    udp_bound: Sockets<SocketAddr, UdpBound>,
+    udp_bound: Sockets<SocketAddr, Arc<Group>>,
+    udp_leaving: Leaving,
     stage: Stage,
 }
 
@@ -161,6 +179,7 @@ impl Server {
     ) -> Result<Server, Vec<String>> {
         let config = Arc::new(config);
         state.sticky_key.into_iter().for_each(sticky::resume_key);
+        state.rate_key.iter().for_each(counts::resume_key);
         let generation = Generation::build(Arc::clone(&config), None).map_err(|error| error.problems)?;
         state::resume(&generation, &state.servers);
         let switches = generation.policies.named_switches();
@@ -173,19 +192,21 @@ impl Server {
         let mut sockets = Taking { workers: config.workers, inherited };
         let (mut bound, mut udp_bound) = (BTreeMap::new(), BTreeMap::new());
         bind_missing(&config, &mut bound, &mut sockets)?;
-        bind_missing_udp(&config, &bound, &mut udp_bound, &mut sockets)?;
-        let tickets = Arc::new(ticket_keys(&config, state.tickets));
+        udp::bind_missing(&config, &bound, (&mut udp_bound, &Leaving::new()), &mut sockets)?;
         let failed = |error: &dyn std::fmt::Display| vec![format!("TLS cannot be set up: {error}")];
+        let (tickets, quic_secrets) = secrets(&config, (state.tickets, state.quic)).map_err(|error| failed(&error))?;
+        let tickets = Arc::new(tickets);
+        state.shared_tickets.iter().for_each(|(masters, age)| tickets.share(masters, *age));
         let acceptor = Arc::new(tls::Acceptor::new(Arc::clone(&tickets)).map_err(|error| failed(&error))?);
-        let quic_secrets = match state.quic {
-            Some(secrets) => secrets,
-            None => quic::Secrets::random().map_err(|error| failed(&error))?,
-        };
+        if let Some(hello_keys) = &generation.hello_keys {
+            acceptor.open_hellos_for(&hello_keys.keys).map_err(|error| failed(&error))?;
+        }
         let shared = Arc::new(Shared {
             generation: Arc::new(ArcSwap::from_pointee(generation)),
             acceptor,
             quic_secrets,
             admission: Arc::new(Admission::new(descriptors)),
+            handshakes: Arc::new(Admission::new(descriptors)),
             hops: Arc::default(),
             flows: AtomicUsize::new(0),
             listening: AtomicUsize::new(0),
@@ -197,9 +218,16 @@ impl Server {
         });
         let generation = Arc::clone(&shared.generation);
         shared.reporter.watch_upstreams(Box::new(move || generation.load().upstream_views()));
-        let inner = Mutex::new(Inner { workers: Vec::new(), bound, udp_bound, stage: Stage::Running });
+        let inner = Mutex::new(Inner {
+            workers: Vec::new(),
+            bound,
+            udp_bound,
+            udp_leaving: Leaving::new(),
+            stage: Stage::Running,
+        });
         let (is_leaving, reloading) = (AtomicBool::new(false), Mutex::default());
-        Ok(Server { shared, source, tickets, started: config, is_leaving, reloading, inner })
+        let is_aside = AtomicBool::new(state.is_aside);
+        Ok(Server { shared, source, tickets, started: config, is_leaving, is_aside, reloading, inner })
     }
 
     /// Starts the workers, which begin to accept.
@@ -209,10 +237,15 @@ impl Server {
     pub fn serve(&self) -> Result<(), Vec<String>> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.bound.values_mut().for_each(Bound::spread);
-        inner.udp_bound.values_mut().for_each(UdpBound::spread);
+        // Nobody else has them yet.
+        inner.udp_bound.values_mut().filter_map(Arc::get_mut).for_each(|group| group.bound.spread());
+        inner.udp_bound.values().for_each(|group| group.prepare());
         let start = |index| start_worker(&self.shared, index, &inner.bound, &inner.udp_bound);
         let workers = (0..self.started.workers).map(start).collect::<io::Result<_>>();
         inner.workers = workers.map_err(|error| vec![format!("cannot start a worker: {error}")])?;
+        if self.is_aside.load(Ordering::Relaxed) {
+            inner.report(|| Command::Aside(true));
+        }
         Ok(())
     }
 
@@ -226,30 +259,50 @@ impl Server {
         self.shared.beats.iter().map(|beats| beats.load(Ordering::Relaxed)).collect()
     }
 
-    /// What another process needs in order to take over: the sockets, and what is known. Nothing changes here.
+    /// What another process needs in order to take over: the sockets, and what is known. Nothing changes here, but that datagrams of unknown connections of
+    /// HTTP/3 go to that process, too, as long as it lives.
     ///
     /// # Errors
-    /// A reload is under way.
+    /// A reload is under way, or the kernel makes no links.
     pub fn belongings(&self) -> Result<(Vec<Passed>, State), Vec<String>> {
         let under_way = || vec!["a reload is under way; try again when it is over".to_owned()];
         let inner = self.unless_reloading().ok_or_else(under_way)?;
         let tcp = inner.bound.iter().flat_map(|(place, bound)| bound.pass(&place.key()));
-        let udp = inner.udp_bound.iter().flat_map(|(place, bound)| bound.pass(&place.key()));
+        let udp = inner.udp_bound.iter().map(|(place, group)| group.pass(place)).collect::<io::Result<Vec<_>>>();
+        let udp = udp.map_err(|error| vec![format!("sockets of HTTP/3 cannot be linked: {error}")])?;
+        inner.report(|| Command::LinkUdp);
         let generation = self.shared.generation.load();
         let servers = state::servers(&generation);
         let switches = generation.policies.named_switches();
         let ordered = switches.iter().filter(|(_, switch)| switch.is_ordered());
         let maintenance = ordered.map(|(name, _)| (*name).to_owned()).collect();
         Ok((
-            tcp.chain(udp).collect(),
+            tcp.chain(udp.into_iter().flatten()).collect(),
             State {
                 tickets: Some(self.tickets.secrets()),
+                // Whoever shares them, or is told by several machines' operators, has that on its disk.
+                shared_tickets: None,
+                is_aside: false,
                 sticky_key: sticky::key_to_pass(),
+                rate_key: counts::key_to_pass(),
                 quic: generation.serves_http3().then(|| self.shared.quic_secrets.clone()),
                 servers,
                 maintenance,
             },
         ))
+    }
+
+    /// What rates have counted, for the same process.
+    pub fn rates(&self) -> Rates {
+        Rates(Some(Arc::clone(&self.shared.generation)))
+    }
+
+    /// Goes on from what rates had counted in the process that this one takes over from.
+    ///
+    /// # Errors
+    /// That cannot be what they have counted.
+    pub fn go_on_counting(&self, counts: &RateCounts) -> Result<(), String> {
+        self.shared.generation.load().policies.go_on_with(counts)
     }
 
     /// Leaves accepting to the process that has our sockets: not ready any more, and each response says that its connection closes. What is queued
@@ -276,7 +329,8 @@ impl Server {
             datagrams.or_else(http3).unwrap_or_default()
         };
         let tcp = inner.bound.iter().map(|(place, bound)| (listener(place), bound.endpoint().clone()));
-        let udp = inner.udp_bound.iter().map(|(place, bound)| (udp_listener(place), Endpoint::Tcp(bound.address())));
+        let udp =
+            inner.udp_bound.iter().map(|(place, group)| (udp_listener(place), Endpoint::Tcp(group.bound.address())));
         tcp.chain(udp).collect()
     }
 
@@ -344,8 +398,9 @@ impl Server {
             // Workers stay as many as they are, whatever the file says.
             let mut sockets = Taking { workers: self.started.workers, inherited: &mut Inherited::default() };
             let fresh = bind_missing(&config, &mut inner.bound, &mut sockets)?;
-            let Inner { bound, udp_bound, .. } = &mut *inner;
-            let fresh_udp = bind_missing_udp(&config, bound, udp_bound, &mut sockets).inspect_err(|_| {
+            let Inner { bound, udp_bound, udp_leaving, .. } = &mut *inner;
+            let groups = (udp_bound, &*udp_leaving);
+            let fresh_udp = udp::bind_missing(&config, bound, groups, &mut sockets).inspect_err(|_| {
                 // All or nothing: what nobody will serve must not stay bound.
                 for (place, bound) in &fresh {
                     inner.bound.remove(place);
@@ -362,6 +417,12 @@ impl Server {
         report_stores(&generation, &self.shared.reporter);
         let number = generation.number;
         self.shared.validation_memory.allow(config.limits.max_validation_memory_bytes);
+        let has_hello_keys = generation.hello_keys.is_some();
+        if let Some(Err(error)) =
+            generation.hello_keys.as_ref().map(|keys| self.shared.acceptor.open_hellos_for(&keys.keys))
+        {
+            tracing::error!(%error, "the keys of Encrypted Client Hello stay as they were");
+        }
         self.shared.generation.store(Arc::new(generation));
         if let Some(Err(error)) = log.map(|log| self.shared.reporter.switch_log(log)) {
             tracing::error!(%error, "the access log stays as it was: no thread can be started to write it");
@@ -385,7 +446,10 @@ impl Server {
         inner.follow_udp(&config, &fresh_udp);
         self.shared.reporter.retain(|keystore| config.keystores.contains_key(keystore));
         self.note_reload(true);
-        let waiting = waits_for_restart(&self.started, &config);
+        let mut waiting = waits_for_restart(&self.started, &config);
+        if !has_hello_keys && self.shared.acceptor.opens_hellos() {
+            waiting.push("ech_keys: what was loaded is used until a restart or `portunus upgrade`".to_owned());
+        }
         waiting.iter().for_each(|setting| tracing::warn!("reloaded, but a setting waits for a restart: {setting}"));
         Ok(Reloaded { generation: number, waiting })
     }
@@ -423,6 +487,8 @@ impl Server {
             tracing::error!(worker = index, "a worker died and is replaced");
             match start_worker(&self.shared, index, &inner.bound, &inner.udp_bound) {
                 Ok(fresh) => {
+                    // Nobody else has it yet, so it is there.
+                    let _ = fresh.commands.send(Command::Aside(self.is_aside.load(Ordering::Relaxed)));
                     if let Some(place) = inner.workers.get_mut(index) {
                         *place = fresh;
                     }
@@ -444,6 +510,9 @@ impl Server {
         if !self.is_serving() {
             return Err("starting".to_owned());
         }
+        if self.is_aside.load(Ordering::Relaxed) {
+            return Err("set aside by an operator of the fleet".to_owned());
+        }
         let generation = self.shared.generation.load();
         let names = generation.config.upstreams.keys();
         let mut groups = names.filter_map(|name| generation.group(name)).peekable();
@@ -451,6 +520,34 @@ impl Server {
             return Err("no healthy upstream".to_owned());
         }
         Ok(())
+    }
+
+    /// What is amiss although requests are served, in words.
+    pub fn degraded(&self) -> Vec<String> {
+        let generation = self.shared.generation.load();
+        let store = generation.policies.rate_store().and_then(|store| store.concern());
+        let stale =
+            generation.listed().into_iter().filter(|(_, name, _)| name.is_stale()).map(|(group, name, source)| {
+                let (source, upstream) = (&source.config.name, &group.config.name);
+                format!("discovery: {source} is away, {upstream} keeps the servers of {} that are known", name.name)
+            });
+        store.into_iter().chain(stale).collect()
+    }
+
+    /// Whether it shuts down, or another process accepts in its place.
+    pub fn is_leaving(&self) -> bool {
+        self.is_leaving.load(Ordering::Relaxed)
+    }
+
+    /// Has balancers and clients go elsewhere for as long as an operator wants it: not ready, and each response says that its connection closes. Whoever comes
+    /// all the same is served, and everything else goes on. Whether that is news.
+    pub fn set_aside(&self, is_aside: bool) -> bool {
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_news = self.is_aside.swap(is_aside, Ordering::Relaxed) != is_aside;
+        if is_news {
+            inner.report(|| Command::Aside(is_aside));
+        }
+        is_news
     }
 
     /// Begins to shut down: not ready any more, and each response says that its connection closes. New connections are still served.
@@ -497,14 +594,17 @@ impl Server {
 
 impl Inner {
     /// Serves fresh UDP addresses, and those no longer that are configured no more.
-    fn follow_udp(&mut self, config: &Config, fresh: &[(Place<SocketAddr>, UdpBound)]) {
-        for (place, bound) in fresh {
-            self.report(|| Command::ListenUdp(bound.clone(), place.clone()));
+    fn follow_udp(&mut self, config: &Config, fresh: &[(Place<SocketAddr>, Arc<Group>)]) {
+        for (place, group) in fresh {
+            group.prepare();
+            self.report(|| Command::ListenUdp(Arc::clone(group), place.clone()));
         }
-        let gone = take_gone(&mut self.udp_bound, udp_places(config).map(|(_, place, _)| place));
-        for (place, _) in gone {
+        let gone = take_gone(&mut self.udp_bound, udp::places(config).map(|(_, place, _)| place));
+        for (place, group) in gone {
             self.report(|| Command::CloseUdp(place.clone()));
+            self.udp_leaving.insert(place, Arc::downgrade(&group));
         }
+        self.udp_leaving.retain(|place, group| !self.udp_bound.contains_key(place) && group.strong_count() > 0);
     }
 
     fn report(&self, command: impl Fn() -> Command) {
@@ -541,35 +641,6 @@ fn bind_missing(
         passed => Bound::adopt(&place.address, passed, sockets.workers),
     };
     bind_places(places, bound, bind, Bound::unlink)
-}
-
-/// The UDP sockets of a configuration: the listener's name, the place, and that of the TCP socket beside it, whose port it shares.
-fn udp_places(config: &Config) -> impl Iterator<Item = (&str, Place<SocketAddr>, Option<Place<Endpoint>>)> {
-    let datagrams = config.udp_listeners.iter();
-    let datagrams = datagrams.flat_map(|one| one.places().map(|place| (&*one.name, place, None)));
-    let http3 = config.listeners.iter().filter(|listener| listener.options.http3);
-    let beside = |place: Place<Endpoint>| place.of_udp().map(|udp| (udp, Some(place)));
-    datagrams
-        .chain(http3.flat_map(move |one| one.places().filter_map(beside).map(|(udp, place)| (&*one.name, udp, place))))
-}
-
-/// As [`bind_missing`], for UDP. `bound`: the TCP sockets.
-fn bind_missing_udp(
-    config: &Config,
-    bound: &Sockets<Endpoint, Bound>,
-    udp_bound: &mut Sockets<SocketAddr, UdpBound>,
-    sockets: &mut Taking<'_>,
-) -> Result<Fresh<SocketAddr, UdpBound>, Vec<String>> {
-    let beside: BTreeMap<_, _> = udp_places(config).filter_map(|(_, place, beside)| Some((place, beside?))).collect();
-    let bind = |place: &Place<SocketAddr>| match sockets.inherited.take(Kind::Udp, &place.key()) {
-        passed if passed.is_empty() => {
-            let beside = beside.get(place).and_then(|place| bound.get(place)).map(Bound::endpoint);
-            let address = if let Some(Endpoint::Tcp(address)) = beside { *address } else { place.address };
-            UdpBound::bind(address, sockets.workers)
-        }
-        passed => UdpBound::adopt(passed, sockets.workers),
-    };
-    bind_places(udp_places(config).map(|(name, place, _)| (name, place)), udp_bound, bind, |_| {})
 }
 
 /// Binds what is configured and not bound; gives what it bound. On failure nothing is left bound that was not before.
@@ -628,14 +699,14 @@ fn start_worker(
     shared: &Arc<Shared>,
     index: usize,
     bound: &Sockets<Endpoint, Bound>,
-    udp_bound: &Sockets<SocketAddr, UdpBound>,
+    udp_bound: &Sockets<SocketAddr, Arc<Group>>,
 ) -> io::Result<WorkerThread> {
     let (commands, receiver) = unbounded_channel();
     for (place, bound) in bound {
         let _ = commands.send(Command::Listen(bound.clone(), place.clone()));
     }
-    for (place, bound) in udp_bound {
-        let _ = commands.send(Command::ListenUdp(bound.clone(), place.clone()));
+    for (place, group) in udp_bound {
+        let _ = commands.send(Command::ListenUdp(Arc::clone(group), place.clone()));
     }
     let _ = commands.send(Command::Up);
     let shared = Arc::clone(shared);
@@ -651,7 +722,7 @@ fn start_worker(
 async fn work(shared: Arc<Shared>, index: usize, mut commands: UnboundedReceiver<Command>) {
     let worker = Worker::new(&shared, index);
     let mut listening: BTreeMap<Place<Endpoint>, Vec<AbortHandle>> = BTreeMap::new();
-    let mut udp_closing: BTreeMap<Place<SocketAddr>, Vec<Rc<Notify>>> = BTreeMap::new();
+    let mut udp_serving: BTreeMap<Place<SocketAddr>, Vec<Serving>> = BTreeMap::new();
     let mut tick = tokio::time::interval(TICK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -661,14 +732,14 @@ async fn work(shared: Arc<Shared>, index: usize, mut commands: UnboundedReceiver
                 Some(Command::Close(place)) => {
                     listening.remove(&place).into_iter().flatten().for_each(|task| task.abort());
                 }
-                Some(Command::ListenUdp(bound, place)) => {
-                    let closing = listen_udp(&worker, index, &bound, &place);
-                    udp_closing.insert(place, closing);
+                Some(Command::ListenUdp(group, place)) => {
+                    let before = udp_serving.remove(&place).unwrap_or_default();
+                    udp_serving.insert(place.clone(), udp::serve(&worker, index, &group, &place, before));
                 }
-                Some(Command::CloseUdp(place)) => {
-                    udp_closing.remove(&place).into_iter().flatten().for_each(|closing| closing.notify_one());
-                }
+                Some(Command::CloseUdp(place)) => udp_serving.get(&place).into_iter().flatten().for_each(Serving::close),
+                Some(Command::LinkUdp) => udp_serving.values().flatten().for_each(Serving::look),
                 Some(Command::Up) => _ = shared.workers_up.fetch_add(1, Ordering::Relaxed),
+                Some(Command::Aside(is_aside)) => worker.set_aside(is_aside),
                 Some(Command::Leave) => worker.begin_leave(),
                 Some(Command::HandOver) => {
                     std::mem::take(&mut listening).into_values().flatten().for_each(|task| task.abort());
@@ -683,6 +754,7 @@ async fn work(shared: Arc<Shared>, index: usize, mut commands: UnboundedReceiver
                 // An idle worker must not hold an old generation back.
                 worker.key_clients.refresh(worker.pin().key_groups(), &worker.report);
                 worker.pools.sweep();
+                udp::tidy(&mut udp_serving, &worker);
                 trim_memory();
                 worker.report.flush();
                 shared.beats.get(index).into_iter().for_each(|beats| _ = beats.fetch_add(1, Ordering::Relaxed));
@@ -719,29 +791,4 @@ fn listen(
         }
         Err(error) => tracing::error!(endpoint = %place.address, %error, "cannot listen"),
     }
-}
-
-/// Serves datagrams; gives what ends that.
-fn listen_udp(worker: &Rc<Worker>, index: usize, bound: &UdpBound, place: &Place<SocketAddr>) -> Vec<Rc<Notify>> {
-    let listeners = bound.listeners(index).unwrap_or_else(|error| {
-        tracing::error!(address = %place.address, %error, "cannot serve UDP");
-        Vec::new()
-    });
-    let serves_http3 = worker.pin().quic_listener(place).is_some();
-    // Once for all sockets of the address.
-    if serves_http3 && index == 0 && !bound.prepare_for_quic() {
-        let effect = "HTTP/3 clients that change their address lose their connection";
-        tracing::warn!(address = %place.address, effect, "the kernel does not steer datagrams to workers");
-    }
-    let serve = |listener| {
-        let closing = Rc::new(Notify::new());
-        let (place, worker, ends) = (place.clone(), Rc::clone(worker), Rc::clone(&closing));
-        if serves_http3 {
-            tokio::task::spawn_local(listener::quic::serve(listener, place, worker, ends));
-        } else {
-            tokio::task::spawn_local(datagram::serve(listener, place, worker, ends));
-        }
-        closing
-    };
-    listeners.into_iter().map(serve).collect()
 }

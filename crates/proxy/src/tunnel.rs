@@ -54,13 +54,14 @@ impl TunnelSettings {
     /// Those of a listener; none if it does not tunnel.
     pub fn of(generation: &Generation, listener: &ListenerConfig) -> Option<TunnelSettings> {
         let Service::Tunnel(config) = &listener.service else { return None };
+        let limits = generation.config.limits_at(&listener.name);
         Some(TunnelSettings {
             config: Arc::clone(config),
             routes: Arc::clone(generation.tunnel_routes(&listener.name)?),
             policies: generation.policies.of_listener(&listener.name),
             front: generation.front(&listener.name).cloned(),
-            handshake_timeout: generation.config.limits.handshake_timeout,
-            idle_timeout: generation.config.limits.tunnel_idle_timeout,
+            handshake_timeout: limits.handshake_timeout,
+            idle_timeout: limits.tunnel_idle_timeout,
         })
     }
 }
@@ -74,7 +75,9 @@ pub async fn serve(
     worker: &Worker,
 ) -> (u64, u64) {
     let (address, mut terms) = (conn.client.map(|client| client.ip()), Terms::default());
-    if let Err(denial) = terms.ask(&settings.policies, address, &worker.report) {
+    let asked = terms.ask(&settings.policies, address, &worker.report);
+    conn.would_reject = std::mem::take(&mut terms.would_reject);
+    if let Err(denial) = asked {
         denied(conn, &worker.report, &denial);
         return (first.len() as u64, 0);
     }
@@ -87,7 +90,9 @@ pub async fn serve(
     let (mut state, first) = TunnelState::new(conn, worker, opened, settings.front.as_deref());
     // The rules are not needed any more, and an idle tunnel must not keep them alive.
     drop(settings);
-    if let Err(denial) = terms.ask(&state.route.policies, address, &worker.report) {
+    let asked = terms.ask(&state.route.policies, address, &worker.report);
+    state.would_reject.append(&mut terms.would_reject);
+    if let Err(denial) = asked {
         state.policy = Some(denial.policy);
         state.report_end("portunus", denial.reason);
         Box::pin(cut(&state.client)).await;

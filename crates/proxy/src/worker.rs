@@ -31,6 +31,8 @@ pub struct Shared {
     pub quic_secrets: quic::Secrets,
     /// How many connections there are, in total and by client.
     pub admission: Arc<Admission>,
+    /// QUIC handshakes under way of clients that have proved their address.
+    pub handshakes: Arc<Admission>,
     /// Tunnels that may lead into listeners of ours.
     pub hops: Arc<Hops>,
     /// How many UDP flows there are.
@@ -87,6 +89,7 @@ pub struct Worker {
     pub reported: Reported,
     /// Wakes connections at rest when a stage of the shutdown begins: look at [`Worker::is_leaving`] and [`Worker::is_draining`] then.
     pub shutdown: Notify,
+    aside: Cell<bool>,
     leaving: Cell<bool>,
     handed_over: Cell<bool>,
     draining: Cell<bool>,
@@ -105,6 +108,7 @@ impl Worker {
             own: Own::default(),
             reported: Reported::default(),
             shutdown: Notify::new(),
+            aside: Cell::new(false),
             leaving: Cell::new(false),
             handed_over: Cell::new(false),
             draining: Cell::new(false),
@@ -130,6 +134,16 @@ impl Worker {
         self.leaving.get()
     }
 
+    /// Tells clients to go elsewhere for their next request, or does so no more. What is on its way out stays so.
+    pub fn set_aside(&self, is_aside: bool) {
+        let is_on_its_way = self.leaving.get() && !self.aside.get();
+        if !is_on_its_way {
+            self.aside.set(is_aside);
+            self.leaving.set(is_aside);
+            self.shutdown.notify_waiters();
+        }
+    }
+
     /// Whether another process accepts in our place.
     pub fn is_handed_over(&self) -> bool {
         self.handed_over.get()
@@ -142,6 +156,7 @@ impl Worker {
 
     /// From now on each response says that its connection closes.
     pub fn begin_leave(&self) {
+        self.aside.set(false);
         self.leaving.set(true);
         self.shutdown.notify_waiters();
     }

@@ -117,6 +117,24 @@ impl Connection {
         Some(SendStream::new(&self.shared, id))
     }
 
+    /// Asks the peer whether it is there (PING). Its acknowledgment puts off the idle timeout; one that is gone is lost as without it (RFC 9000 §10.1.2).
+    pub fn ping(&self) {
+        if !self.shared.is_lost() {
+            self.shared.protocol.borrow_mut().ping();
+            self.shared.mark();
+        }
+    }
+
+    /// Whether its client is to be told to go elsewhere. Who waits for a stream in both directions is woken when that changes.
+    pub fn is_asked_to_leave(&self) -> bool {
+        self.shared.is_asked_to_leave.get()
+    }
+
+    /// How long we keep it without a packet. The peer may have asked for less.
+    pub fn idle_timeout(&self) -> Duration {
+        self.shared.settings.idle_timeout
+    }
+
     /// Closes at once: CONNECTION_CLOSE with an error code of the application. What was not yet sent is lost. Only the first call counts.
     pub fn close(&self, code: u64, reason: &[u8]) {
         self.shared.close(code, reason);

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,16 +15,19 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use net::UdpListener;
-use net::udp::Batch;
+use net::udp::{Batch, LONG_HEADER, position_of};
+use net::{Link, Linked, UdpListener};
 use quinn_proto::{
     ConnectionHandle, DatagramEvent, EcnCodepoint, Endpoint, EndpointConfig, Incoming, ServerConfig, TransportConfig,
 };
 use tls::{Acceptor, Alert, Chooser, Error};
+use tokio::sync::mpsc::Receiver;
 
 use crate::connection::Connection;
 use crate::ids::Ids;
 use crate::keys::{ResetKey, TokenKey};
+use crate::lanes::{Lanes, Strayed, Whence};
+use crate::links::Links;
 use crate::lost::Lost;
 use crate::outbox::Outbox;
 use crate::session::{Door, Left, Outcome, VERSION};
@@ -118,7 +121,24 @@ pub struct Hub<K> {
     timers: Timers,
     events: VecDeque<Event<K>>,
     refuses_new: bool,
-    is_hushed: bool,
+    is_handed_over: bool,
+    /// Hubs on the same socket in other processes.
+    links: Links,
+    /// The hub of the address that has a link to the process before this one, where this one's socket is new.
+    stand_in: Option<usize>,
+    /// The other hubs of the address and what they pass to this one, where the kernel does not see to it.
+    lanes: Option<(Arc<Lanes>, Receiver<Strayed>)>,
+}
+
+/// What a hub waits for.
+#[derive(Default)]
+struct News {
+    /// Datagrams on the socket.
+    has_come: bool,
+    /// One that another hub of the address passed on.
+    strayed: Option<Strayed>,
+    /// One of another process.
+    linked: Option<Strayed>,
 }
 
 /// The place of a connection.
@@ -148,8 +168,16 @@ impl<K> Drop for Hub<K> {
 }
 
 impl<K> Hub<K> {
-    /// A hub on `listener`, which was [prepared](net::UdpBound::prepare_for_quic). `acceptor` and `secrets` are those of the process.
-    pub fn new(listener: UdpListener, acceptor: Arc<Acceptor>, secrets: &Secrets, settings: Settings) -> Hub<K> {
+    /// A hub on `listener`. `acceptor` and `secrets` are those of the process; `lanes` are shared with the other hubs of the address, if
+    /// [`net::UdpBound::prepare_for_quic`] says that the kernel does not steer.
+    pub fn new(
+        listener: UdpListener,
+        acceptor: Arc<Acceptor>,
+        secrets: &Secrets,
+        settings: Settings,
+        lanes: Option<Arc<Lanes>>,
+    ) -> Hub<K> {
+        let lanes = lanes.and_then(|lanes| lanes.open(listener.lane().0).map(|inbox| (lanes, inbox)));
         let ids = Ids::new(listener.lane());
         let mut endpoint = EndpointConfig::new(Arc::new(ResetKey(secrets.reset)));
         endpoint.cid_generator(move || Box::new(ids)).supported_versions(vec![VERSION]);
@@ -171,7 +199,10 @@ impl<K> Hub<K> {
             timers: Timers::default(),
             events: VecDeque::new(),
             refuses_new: false,
-            is_hushed: false,
+            is_handed_over: false,
+            links: Links::default(),
+            stand_in: None,
+            lanes,
         }
     }
 
@@ -190,8 +221,15 @@ impl<K> Hub<K> {
             if turns % TURNS_IN_A_ROW == 0 {
                 tokio::task::yield_now().await;
             }
-            if poll_fn(|context| self.poll_news(context)).await? {
+            let news = poll_fn(|context| self.poll_news(context)).await?;
+            if news.has_come {
                 self.take_in(admit);
+            }
+            if let Some(strayed) = news.strayed {
+                self.take_in_strayed(strayed, admit);
+            }
+            if let Some(linked) = news.linked {
+                self.take_in_one(linked, Instant::now(), admit);
             }
         }
     }
@@ -202,14 +240,49 @@ impl<K> Hub<K> {
         self.settings = Rc::new(settings);
     }
 
-    /// From now on new connections are refused (CONNECTION_REFUSED); those that are open go on.
-    pub fn refuse_new(&mut self) {
-        self.refuses_new = true;
+    /// Whether new connections are refused (CONNECTION_REFUSED) from now on; those that are open go on.
+    pub fn refuse_new(&mut self, refuses: bool) {
+        self.refuses_new = refuses;
     }
 
-    /// From now on whom it does not know gets no response: another process reads the same socket, and may know them.
-    pub fn hush(&mut self) {
-        self.is_hushed = true;
+    /// The hub on the same socket in the process that this one takes over from: what is not for this one may be for that one.
+    pub fn follow(&mut self, older: Link) {
+        self.links.older = Some(older);
+    }
+
+    /// This one's socket is new: what is not for this one goes to the hub at that lane, which has a link to the process before this one.
+    pub fn follow_by(&mut self, lane: usize) {
+        self.stand_in = Some(lane);
+    }
+
+    /// The hub on the same socket in a process that is about to take over. With another number of sockets that process finds the hubs here by its own number:
+    /// `lanes` is how these pass each other what is theirs.
+    pub fn precede(&mut self, newer: Link, lanes: Option<Arc<Lanes>>) {
+        self.links.newer = Some(newer);
+        if self.lanes.is_none() {
+            self.lanes = lanes.and_then(|lanes| lanes.open(self.listener.lane().0).map(|inbox| (lanes, inbox)));
+        }
+    }
+
+    /// Whether the process that this one takes over from still has connections, whose datagrams come through here.
+    pub fn has_predecessor(&self) -> bool {
+        self.links.older.is_some()
+    }
+
+    /// That process has taken over: from now on it reads the socket, who wants to connect is its affair, and what is for this hub comes from there.
+    pub fn hand_over(&mut self) {
+        self.is_handed_over = true;
+    }
+
+    /// Has clients be told to go elsewhere, those on open connections and those whose handshake is under way (see [`Connection::is_asked_to_leave`]).
+    pub fn ask_to_leave(&self) {
+        self.slots.iter().flatten().for_each(|slot| slot.shared.ask_to_leave());
+    }
+
+    /// Closes all open connections at once, as [`Connection::close`] does.
+    pub fn close_all(&self, error: u64, reason: &[u8]) {
+        let is_open = |slot: &&Slot<K>| slot.opening.is_none();
+        self.slots.iter().flatten().filter(is_open).for_each(|slot| slot.shared.close(error, reason));
     }
 
     /// Connections that are open or being opened or closed.
@@ -217,18 +290,27 @@ impl<K> Hub<K> {
         self.open
     }
 
-    /// Ready with whether datagrams came; else there are connections to run.
-    fn poll_news(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
+    /// Ready with what came; if that is nothing, there are connections to run.
+    fn poll_news(&mut self, context: &mut Context<'_>) -> Poll<io::Result<News>> {
         self.board.wait(context);
-        if let Some(batch) = &mut self.batch
+        // First: the socket may be ours again.
+        let mut news = News { linked: self.links.poll_take(context), ..News::default() };
+        // Two processes that read one socket would take each other's datagrams. One whose successor has died is alone again.
+        if let Some(batch) = self.batch.as_mut().filter(|_| !self.is_handed_over || self.links.newer.is_none())
             && let Poll::Ready(received) = self.listener.poll_receive(batch, context)
         {
-            return Poll::Ready(received.map(|()| true));
+            received?;
+            news.has_come = true;
         }
-        if self.board.len() > 0 {
-            return Poll::Ready(Ok(false));
+        if let Some((_, inbox)) = &mut self.lanes
+            && let Poll::Ready(one) = inbox.poll_recv(context)
+        {
+            news.strayed = one;
         }
-        self.timers.poll(context).map(|()| Ok(false))
+        if news.has_come || news.strayed.is_some() || news.linked.is_some() || self.board.len() > 0 {
+            return Poll::Ready(Ok(news));
+        }
+        self.timers.poll(context).map(|()| Ok(news))
     }
 
     /// Hands the received datagrams to their connections.
@@ -238,20 +320,67 @@ impl<K> Hub<K> {
         for piece in (0..batch.len()).map(|index| batch.get(index)) {
             let Some(from) = piece.from else { continue };
             for bytes in piece.datagrams().filter(|bytes| !bytes.is_empty()) {
-                self.arrived(bytes, (from, piece.to), EcnCodepoint::from_bits(piece.ecn), now, admit);
+                let linked = Linked { from, to: piece.to, ecn: piece.ecn, bytes };
+                if !self.passes_on(linked, Whence::Socket) {
+                    self.arrived(linked, (now, Whence::Socket), admit);
+                }
             }
         }
         self.batch = Some(batch);
     }
 
+    /// Hands what other hubs passed on to its connections.
+    fn take_in_strayed(&mut self, first: Strayed, admit: &mut dyn FnMut(Attempt) -> Decision<K>) {
+        let now = Instant::now();
+        let mut next = Some(first);
+        // No more at once than have waited: the socket has its turn, too.
+        for _ in 0..Lanes::MOST_WAITING {
+            let Some(strayed) = next else { return };
+            self.arrived(strayed.linked(), (now, strayed.whence), admit);
+            next = self.lanes.as_mut().and_then(|(_, inbox)| inbox.try_recv().ok());
+        }
+    }
+
+    /// What another process passed on. If that one counts sockets otherwise, it may be another hub's.
+    fn take_in_one(&mut self, one: Strayed, now: Instant, admit: &mut dyn FnMut(Attempt) -> Decision<K>) {
+        if !self.passes_on(one.linked(), one.whence) {
+            self.arrived(one.linked(), (now, one.whence), admit);
+        }
+    }
+
+    /// Passes a datagram to the hub that its connection id names, if that is another one and the kernel does not see to it.
+    fn passes_on(&self, datagram: Linked<'_>, whence: Whence) -> bool {
+        let Some((lanes, _)) = &self.lanes else { return false };
+        let (own, count) = self.listener.lane();
+        match position_of(datagram.bytes, count) {
+            Some(lane) if lane != own => {
+                lanes.pass(lane, Strayed::of(datagram, whence));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Passes a datagram that no connection here knows to the processes before and after this one, but not back. False if there is none.
+    fn passes_away(&mut self, datagram: Linked<'_>, whence: Whence) -> bool {
+        let has_passed = self.links.pass(datagram, whence);
+        match (self.stand_in, &self.lanes) {
+            (Some(lane), Some((lanes, _))) if whence != Whence::Older => {
+                lanes.pass(lane, Strayed::of(datagram, whence));
+                true
+            }
+            _ => has_passed,
+        }
+    }
+
     fn arrived(
         &mut self,
-        bytes: &[u8],
-        (from, to): (SocketAddr, Option<IpAddr>),
-        ecn: Option<EcnCodepoint>,
-        now: Instant,
+        datagram: Linked<'_>,
+        (now, whence): (Instant, Whence),
         admit: &mut dyn FnMut(Attempt) -> Decision<K>,
     ) {
+        let Linked { from, to, ecn, bytes } = datagram;
+        let ecn = EcnCodepoint::from_bits(ecn);
         let mut buffer = self.outbox.buffer();
         let response = match self.endpoint.handle(now, from, to, ecn, BytesMut::from(bytes), &mut buffer) {
             Some(DatagramEvent::ConnectionEvent(handle, event)) => {
@@ -261,25 +390,42 @@ impl<K> Hub<K> {
                 }
                 None
             }
-            Some(DatagramEvent::NewConnection(incoming)) if self.is_hushed => {
+            Some(DatagramEvent::NewConnection(incoming)) if self.is_handed_over => {
                 self.endpoint.ignore(incoming);
+                self.passes_away(datagram, whence);
                 None
             }
-            Some(DatagramEvent::NewConnection(incoming)) => return self.consider(incoming, now, buffer, admit),
-            Some(DatagramEvent::Response(transmit)) => Some(transmit).filter(|_| !self.is_hushed),
-            None => None,
+            Some(DatagramEvent::NewConnection(incoming)) => {
+                if !self.consider(incoming, now, buffer, admit) {
+                    // Under keys of this packet's own it is none: it belongs to a handshake that began elsewhere.
+                    self.passes_away(datagram, whence);
+                }
+                return;
+            }
+            Some(DatagramEvent::Response(transmit)) => {
+                let has_passed = self.passes_away(datagram, whence);
+                // As long as another process may know a connection, nobody says that it is forgotten (stateless reset). What else is said here are the versions
+                // there are (RFC 9000 §6.1).
+                let is_alone = self.links.is_empty() && self.stand_in.is_none() && !self.is_handed_over;
+                let may_say = is_alone || bytes.first().is_some_and(|first| first & LONG_HEADER != 0);
+                Some(transmit).filter(|_| may_say && !has_passed)
+            }
+            None => {
+                self.passes_away(datagram, whence);
+                None
+            }
         };
         self.outbox.put(response, buffer);
     }
 
-    /// Decides what becomes of an attempt to connect.
+    /// Decides what becomes of an attempt to connect. False if that is no packet that a connection can begin with.
     fn consider(
         &mut self,
         incoming: Incoming,
         now: Instant,
         mut buffer: Vec<u8>,
         admit: &mut dyn FnMut(Attempt) -> Decision<K>,
-    ) {
+    ) -> bool {
         let mut local = self.listener.local();
         if let Some(ip) = incoming.local_ip() {
             local.set_ip(ip);
@@ -307,6 +453,7 @@ impl<K> Hub<K> {
             }
         };
         self.outbox.put(response, buffer);
+        true
     }
 
     fn accept(
@@ -316,7 +463,7 @@ impl<K> Hub<K> {
         attempt: Attempt,
         now: Instant,
         mut buffer: Vec<u8>,
-    ) {
+    ) -> bool {
         let outcome = Left::default();
         let mut config = self.config.clone();
         let (plain, with_chain) = &self.transports;
@@ -339,13 +486,16 @@ impl<K> Hub<K> {
                 self.open += 1;
                 self.handshakes += 1;
                 self.outbox.put(None, buffer);
+                true
             }
             Err(error) => {
                 // One that gets no response was not even a packet of QUIC.
-                if error.response.is_some() {
+                let is_one = error.response.is_some();
+                if is_one {
                     self.events.push_back(opening.failed(attempt.remote, error.cause.into(), now));
                 }
                 self.outbox.put(error.response, buffer);
+                is_one
             }
         }
     }

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use net::udp::ID_BYTES;
-use quinn_proto::{ConnectionId, ConnectionIdGenerator, InvalidCid};
+use quinn_proto::{ConnectionId, ConnectionIdGenerator};
 use tls::crypto::digest::random;
 
 /// Makes the ids of one socket.
@@ -34,12 +34,7 @@ impl ConnectionIdGenerator for Ids {
         ConnectionId::new(&id)
     }
 
-    fn validate(&self, id: &ConnectionId) -> Result<(), InvalidCid> {
-        match id.first() {
-            Some(first) if first % self.lanes == self.lane => Ok(()),
-            _ => Err(InvalidCid),
-        }
-    }
+    // `validate` takes any id: one that names no socket here may be of a process with another number of them, whose clients are told that it is gone.
 
     fn cid_len(&self) -> usize {
         ID_BYTES
@@ -65,13 +60,11 @@ mod tests {
                 for _ in 0..300 {
                     let id = ids.generate_cid();
                     assert_eq!((id.len(), usize::from(id[0]) % lanes), (ID_BYTES, lane));
-                    assert!(ids.validate(&id).is_ok());
-                    assert!(lanes == 1 || Ids::new(((lane + 1) % lanes, lanes)).validate(&id).is_err());
                     assert!(seen.insert(id));
                 }
             }
         }
-        assert!(Ids::new((0, 2)).validate(&ConnectionId::new(&[])).is_err());
-        assert!(Ids::new((300, 400)).validate(&ConnectionId::new(&[7])).is_ok());
+        // Of more sockets than a byte tells apart all make ids alike.
+        assert_eq!(Ids::new((300, 400)).generate_cid().len(), ID_BYTES);
     }
 }

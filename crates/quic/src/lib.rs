@@ -9,6 +9,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod client;
 pub mod hub;
 mod timers;
 mod outbox;
@@ -20,10 +21,13 @@ mod session;
 mod keys;
 pub mod padding;
 mod ids;
+mod links;
+pub mod lanes;
 pub mod lost;
 
 pub use connection::{Connection, Stats};
 pub use hub::{Attempt, Decision, Event, Failure, FailureCause, Hub};
+pub use lanes::Lanes;
 pub use lost::Lost;
 pub use settings::{Secrets, Settings};
 pub use stream::{BiStream, ReadError, RecvStream, SendStream, WriteError};

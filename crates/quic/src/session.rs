@@ -175,7 +175,8 @@ impl Session for Tls {
         };
         self.note_parameters();
         match outcome {
-            Ok(Handshake::WantInput) => {}
+            // Under QUIC no handshake is suspended for a certificate.
+            Ok(Handshake::WantInput | Handshake::WantCertificate) => {}
             Ok(Handshake::WantKey) => return Err(self.waits_for_key()),
             Ok(Handshake::Done) => self.done(),
             Err(error) => return Err(self.failed(error)),

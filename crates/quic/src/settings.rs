@@ -75,12 +75,20 @@ pub struct Secrets {
 }
 
 impl Secrets {
+    /// Length of what [`Secrets::to_bytes`] gives.
+    pub const BYTES: usize = 64;
+
     /// New ones.
     ///
     /// # Errors
     /// There are no random bytes.
     pub fn random() -> Result<Secrets, tls::crypto::Error> {
         Ok(Secrets { reset: random()?, token: random()? })
+    }
+
+    /// These: for stateless resets, and for address tokens.
+    pub fn of(reset: &[u8; 32], token: &[u8; 32]) -> Secrets {
+        Secrets { reset: *reset, token: *token }
     }
 
     /// Those that another process passed.
@@ -90,8 +98,8 @@ impl Secrets {
     }
 
     /// For another process.
-    pub fn to_bytes(&self) -> [u8; 64] {
-        let mut bytes = [0; 64];
+    pub fn to_bytes(&self) -> [u8; Secrets::BYTES] {
+        let mut bytes = [0; Secrets::BYTES];
         bytes[..32].copy_from_slice(&self.reset);
         bytes[32..].copy_from_slice(&self.token);
         bytes

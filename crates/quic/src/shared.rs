@@ -101,6 +101,8 @@ pub(crate) struct Shared {
     pub(crate) handles: Cell<usize>,
     pub(crate) accept_bi: Waiting,
     pub(crate) accept_uni: Waiting,
+    /// Its client is to go elsewhere.
+    pub(crate) is_asked_to_leave: Cell<bool>,
     /// The peer was granted all its streams.
     grown: Cell<bool>,
     is_due: Cell<bool>,
@@ -124,6 +126,7 @@ impl Shared {
             handles: Cell::new(0),
             accept_bi: Waiting::default(),
             accept_uni: Waiting::default(),
+            is_asked_to_leave: Cell::new(false),
             grown: Cell::new(settings.max_bi_streams <= FIRST_BI_STREAMS),
             is_due: Cell::new(false),
             lost: RefCell::new(None),
@@ -154,6 +157,12 @@ impl Shared {
         self.accept_uni.wake();
         self.losses.take().into_iter().for_each(Waker::wake);
         self.streams.borrow().values().for_each(|watch| watch.wake_all());
+    }
+
+    /// Has whoever accepts streams look whether its client is to go.
+    pub(crate) fn ask_to_leave(&self) {
+        self.is_asked_to_leave.set(true);
+        self.accept_bi.wake();
     }
 
     /// Has the task of `context` woken when the connection is lost.
@@ -227,7 +236,14 @@ impl Shared {
     pub(crate) fn grow(&self, protocol: &mut quinn_proto::Connection) {
         if !self.grown.get() && protocol.streams().remote_open_streams(Dir::Bi) >= u64::from(FIRST_BI_STREAMS / 2) {
             self.grown.set(true);
-            protocol.set_max_concurrent_streams(Dir::Bi, self.settings.max_bi_streams.into());
+            self.give_places(protocol);
         }
+    }
+
+    /// Says how many streams the peer may open, if that is news to it (MAX_STREAMS).
+    pub(crate) fn give_places(&self, protocol: &mut quinn_proto::Connection) {
+        let most = self.settings.max_bi_streams;
+        let places = if self.grown.get() { most } else { most.min(FIRST_BI_STREAMS) };
+        protocol.set_max_concurrent_streams(Dir::Bi, places.into());
     }
 }

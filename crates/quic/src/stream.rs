@@ -144,7 +144,12 @@ impl RecvStream {
     pub fn stop(&mut self, error: u64) {
         if self.reading == Reading::Open && !self.shared.is_lost() {
             self.reading = Reading::Stopped;
-            let _ = self.shared.protocol.borrow_mut().recv_stream(self.id).stop(code(error));
+            let mut protocol = self.shared.protocol.borrow_mut();
+            let _ = protocol.recv_stream(self.id).stop(code(error));
+            // It may have been the last of the stream, whose place the library gives back in a packet only once it has received another one. A peer that has
+            // used up all places has none to send.
+            self.shared.give_places(&mut protocol);
+            drop(protocol);
             self.shared.mark();
         }
     }

@@ -5,16 +5,19 @@ mod client;
 
 use std::cell::RefCell;
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use net::UdpBound;
+use net::inherited::Passed;
+use net::{Link, UdpBound, UdpListener};
 use quinn_proto::crypto::ServerConfig as _;
 use quinn_proto::transport_parameters::TransportParameters;
 use quinn_proto::{ConnectionError, Dir, Side};
 use tls::quic::Level;
 use tls::{QuicSession, ServerName};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use self::client::{ALPN, Client, NAME, Party};
 use crate::session::{Door, Left, VERSION};
@@ -41,6 +44,8 @@ struct Server {
     party: Party,
     events: Rc<RefCell<Vec<Event<Attempt>>>>,
     secrets: Secrets,
+    /// Where the kernel does not steer.
+    lanes: Option<Arc<Lanes>>,
     tasks: Vec<tokio::task::JoinHandle<()>>,
 }
 
@@ -57,8 +62,18 @@ impl Server {
     ) -> Server {
         let bound = UdpBound::bind("127.0.0.1:0".parse().unwrap(), lanes).unwrap();
         assert!(bound.prepare_for_quic());
-        let mut server =
-            Server { bound, party, events: Rc::default(), secrets: Secrets::random().unwrap(), tasks: vec![] };
+        Server::on(bound, party, None, settings, admit)
+    }
+
+    fn on(
+        bound: UdpBound,
+        party: Party,
+        lanes: Option<Arc<Lanes>>,
+        settings: &Settings,
+        admit: impl Fn(&Party, Attempt) -> Decision<Attempt> + Clone + 'static,
+    ) -> Server {
+        let secrets = Secrets::random().unwrap();
+        let mut server = Server { bound, party, events: Rc::default(), secrets, lanes, tasks: vec![] };
         server.start(settings, admit);
         server
     }
@@ -67,7 +82,7 @@ impl Server {
         let (lanes, party) = (self.bound.listeners(0).unwrap().remove(0).lane().1, self.party.clone());
         for lane in 0..lanes {
             let listener = self.bound.listeners(lane).unwrap().remove(0);
-            let mut hub = Hub::new(listener, party.acceptor(), &self.secrets, settings.clone());
+            let mut hub = Hub::new(listener, party.acceptor(), &self.secrets, settings.clone(), self.lanes.clone());
             let (events, admit, party) = (Rc::clone(&self.events), admit.clone(), party.clone());
             self.tasks.push(tokio::task::spawn_local(async move {
                 loop {
@@ -201,6 +216,31 @@ async fn a_peer_with_many_streams_gets_all_that_there_are() {
 }
 
 #[tokio::test(flavor = "local")]
+async fn places_of_streams_that_were_reset_are_given_back_without_being_asked_for() {
+    let few = Settings { max_bi_streams: 8, idle_timeout: Duration::from_secs(5), ..settings() };
+    let server = Server::new(1, &few);
+    let (mut client, connection) = server.connected().await;
+    assert_eq!(client.open_all(Dir::Bi), 8);
+    let mut streams = Vec::new();
+    for _ in 0..8 {
+        streams.push(client.beside(accept_bi(&connection)).await);
+    }
+    let opened: Vec<_> = client.streams.keys().copied().filter(|id| id.dir() == Dir::Bi).collect();
+    for id in opened {
+        client.connection.send_stream(id).reset(7_u32.into()).unwrap();
+    }
+    client.until(|client| client.connection.streams().send_streams() == 0).await;
+    streams.iter_mut().for_each(|stream| stream.send.finish());
+    for stream in &mut streams {
+        client.beside(poll_fn(|context| stream.send.poll_delivered(context))).await.unwrap();
+    }
+    // From here on neither has anything to say but what the places are about.
+    assert_eq!(client.open_all(Dir::Bi), 0);
+    drop(streams);
+    client.until(|client| client.is_connected() && client.open_all(Dir::Bi) > 0).await;
+}
+
+#[tokio::test(flavor = "local")]
 async fn streams_in_one_direction_go_both_ways() {
     let server = Server::new(1, &settings());
     let (mut client, connection) = server.connected().await;
@@ -291,7 +331,22 @@ async fn what_is_not_read_is_not_sent() {
 
 #[tokio::test(flavor = "local")]
 async fn clients_that_move_keep_their_connections_on_any_lane() {
-    let server = Server::new(4, &settings());
+    move_about(&Server::new(4, &settings())).await;
+}
+
+#[tokio::test(flavor = "local")]
+async fn clients_that_move_keep_their_connections_where_the_kernel_does_not_steer() {
+    let bound = UdpBound::bind("127.0.0.1:0".parse().unwrap(), 4).unwrap();
+    let lanes = Arc::new(Lanes::new(bound.len()));
+    let admit = |party: &Party, attempt| Decision::Accept(party.chooser(), attempt);
+    let server = Server::on(bound, Party::new(ALPN), Some(Arc::clone(&lanes)), &settings(), admit);
+    move_about(&server).await;
+    assert!(lanes.take_passed() > 0, "all came to their hubs by chance");
+    assert_eq!(lanes.take_passed(), 0);
+}
+
+/// Clients go on from other ports. The server has four lanes.
+async fn move_about(server: &Server) {
     let mut lanes = std::collections::HashSet::new();
     for _ in 0..12 {
         let (mut client, connection) = server.connected().await;
@@ -363,6 +418,159 @@ async fn a_forgotten_connection_is_reset() {
     client.open_all(Dir::Bi);
     client.until(|client| client.lost.is_some()).await;
     assert_eq!(client.lost, Some(ConnectionError::Reset));
+}
+
+/// What the task of a hub is told to do with it.
+type Order = Box<dyn FnOnce(&mut Hub<Attempt>)>;
+
+/// One of several processes that have the same socket.
+struct Process {
+    orders: UnboundedSender<Order>,
+    accepted: Rc<RefCell<Vec<Connection>>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Process {
+    fn start(bound: &UdpBound, party: &Party, secrets: &Secrets) -> Process {
+        let listener = adopted(bound, 1).listeners(0).unwrap().remove(0);
+        Process::on(listener, None, party, secrets)
+    }
+
+    fn on(listener: UdpListener, lanes: Option<Arc<Lanes>>, party: &Party, secrets: &Secrets) -> Process {
+        let mut hub = Hub::new(listener, party.acceptor(), secrets, settings(), lanes);
+        let ((orders, mut told), accepted) = (unbounded_channel::<Order>(), Rc::<RefCell<Vec<_>>>::default());
+        let (party, events) = (party.clone(), Rc::clone(&accepted));
+        let task = tokio::task::spawn_local(async move {
+            let mut admit = |attempt| Decision::Accept(party.chooser(), attempt);
+            loop {
+                tokio::select! {
+                    Some(order) = told.recv() => order(&mut hub),
+                    event = hub.next(&mut admit) => match event.unwrap() {
+                        Event::Accepted(connection, _) => events.borrow_mut().push(connection),
+                        Event::Failed(failure, _) => panic!("{failure:?}"),
+                    },
+                }
+            }
+        });
+        Process { orders, accepted, task }
+    }
+
+    fn order(&self, order: impl FnOnce(&mut Hub<Attempt>) + 'static) {
+        assert!(self.orders.send(Box::new(order)).is_ok());
+    }
+
+    /// Has another process read the socket in its place.
+    fn hand_over(&self, newer: &Process, lanes: Option<Arc<Lanes>>) {
+        let (ours, theirs) = Link::pair().unwrap();
+        newer.order(|hub| hub.follow(Link::of(theirs).unwrap()));
+        self.order(|hub| {
+            hub.precede(Link::of(ours).unwrap(), lanes);
+            hub.hand_over();
+        });
+    }
+
+    /// A client whose connection is this process's.
+    async fn connected(&self, bound: &UdpBound, party: &Party) -> Client {
+        Process::connected_to(std::slice::from_ref(self), bound.address(), party).await
+    }
+
+    /// A client whose connection is that of one of these hubs.
+    async fn connected_to(hubs: &[Process], address: SocketAddr, party: &Party) -> Client {
+        let mut client = Client::new(address, party, ALPN);
+        client.until(|client| client.is_connected()).await;
+        let connection = client.beside(async {
+            loop {
+                let accepted = hubs.iter().find_map(|hub| hub.accepted.borrow_mut().pop());
+                match accepted {
+                    Some(connection) => return connection,
+                    None => tokio::task::yield_now().await,
+                }
+            }
+        });
+        tokio::task::spawn_local(echo(connection.await));
+        client
+    }
+}
+
+/// The same sockets for another process, with so many workers.
+fn adopted(bound: &UdpBound, workers: usize) -> UdpBound {
+    let passed = bound.pass("").into_iter();
+    let passed = passed.map(|one| Passed { socket: Arc::new(one.socket.try_clone().unwrap()), ..one });
+    UdpBound::adopt(passed.collect(), workers).unwrap()
+}
+
+/// The newer process steers by the number of its own sockets, so that datagrams of older connections come to sockets where nobody knows them, also to such as
+/// the older process does not have.
+#[tokio::test(flavor = "local")]
+async fn connections_outlast_one_who_takes_over_with_more_sockets() {
+    let (party, secrets) = (Party::new(ALPN), Secrets::random().unwrap());
+    let old = UdpBound::bind("127.0.0.1:0".parse().unwrap(), 2).unwrap();
+    assert!(old.prepare_for_quic());
+    let start = |bound: &UdpBound, lanes: Option<Arc<Lanes>>| -> Vec<Process> {
+        let listeners = (0..bound.len()).map(|at| bound.listener(at).unwrap());
+        listeners.map(|listener| Process::on(listener, lanes.clone(), &party, &secrets)).collect()
+    };
+    let older = start(&adopted(&old, 2), None);
+    let mut clients = Vec::new();
+    for _ in 0..12 {
+        clients.push(Process::connected_to(&older, old.address(), &party).await);
+    }
+    let mut new = adopted(&old, 5);
+    new.spread();
+    assert!(new.len() == 5 && new.prepare_for_quic());
+    let newer = start(&new, Some(Arc::new(Lanes::new(5))));
+    let lanes = Arc::new(Lanes::new(2));
+    older.iter().zip(&newer).for_each(|(older, newer)| older.hand_over(newer, Some(Arc::clone(&lanes))));
+    newer.iter().enumerate().skip(2).for_each(|(at, hub)| hub.order(move |hub| hub.follow_by(at % 2)));
+    for _ in 0..12 {
+        clients.push(Process::connected_to(&newer, old.address(), &party).await);
+    }
+    for round in 0..2 {
+        for client in &mut clients {
+            assert_eq!(client.exchange(&pattern(20_000)).await.unwrap(), pattern(20_000), "round {round}");
+            client.rebind();
+            assert_eq!(client.exchange(b"from elsewhere").await.unwrap(), b"from elsewhere");
+        }
+    }
+    assert!(lanes.take_passed() > 0, "all of them came to the hub of their connection by chance");
+    // The end of the older process concerns none of the newer one's, and its own clients are told that they are forgotten.
+    older.iter().for_each(|hub| hub.task.abort());
+    for client in &mut clients[12..] {
+        assert_eq!(client.exchange(b"as before").await.unwrap(), b"as before");
+    }
+    for client in &mut clients[..12] {
+        client.open_all(Dir::Bi);
+        client.until(|client| client.lost.is_some()).await;
+        assert_eq!(client.lost, Some(ConnectionError::Reset));
+    }
+}
+
+#[tokio::test(flavor = "local")]
+async fn connections_outlast_those_who_take_over_their_socket() {
+    let bound = UdpBound::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();
+    let (party, secrets) = (Party::new(ALPN), Secrets::random().unwrap());
+    let mut clients = Vec::new();
+    let mut processes: Vec<Process> = Vec::new();
+    for _ in 0..3 {
+        let newest = Process::start(&bound, &party, &secrets);
+        processes.last().into_iter().for_each(|last| last.hand_over(&newest, None));
+        clients.push(newest.connected(&bound, &party).await);
+        processes.push(newest);
+        for client in &mut clients {
+            assert_eq!(client.exchange(&pattern(50_000)).await.unwrap(), pattern(50_000));
+            client.rebind();
+            assert_eq!(client.exchange(b"from elsewhere").await.unwrap(), b"from elsewhere");
+        }
+    }
+    // Once the older ones have ended, nobody knows their connections.
+    processes.drain(..2).for_each(|process| process.task.abort());
+    let mut newest = clients.pop().unwrap();
+    for client in &mut clients {
+        client.open_all(Dir::Bi);
+        client.until(|client| client.lost.is_some()).await;
+        assert_eq!(client.lost, Some(ConnectionError::Reset));
+    }
+    assert_eq!(newest.exchange(b"as before").await.unwrap(), b"as before");
 }
 
 #[tokio::test(flavor = "local")]
@@ -447,6 +655,31 @@ async fn idle_connections_end() {
     let server = Server::new(1, &brief);
     let (_client, connection) = server.connected().await;
     assert_eq!(poll_fn(|context| connection.poll_lost(context)).await, Lost::TimedOut);
+}
+
+#[tokio::test(flavor = "local")]
+async fn pings_keep_a_quiet_connection_while_the_peer_is_there() {
+    let brief = Settings { idle_timeout: Duration::from_millis(1500), ..settings() };
+    let server = Server::new(1, &brief);
+    let (mut client, connection) = server.connected().await;
+    assert_eq!(connection.idle_timeout(), brief.idle_timeout);
+    for _ in 0..8 {
+        connection.ping();
+        client.beside(tokio::time::sleep(Duration::from_millis(300))).await;
+    }
+    assert_eq!((connection.lost(), client.lost.is_none()), (None, true));
+    // Nobody is there: asking again and again does not put off the end.
+    let asking = async {
+        loop {
+            connection.ping();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let lost = tokio::select! {
+        lost = poll_fn(|context| connection.poll_lost(context)) => lost,
+        () = asking => Lost::Gone,
+    };
+    assert_eq!(lost, Lost::TimedOut);
 }
 
 #[tokio::test(flavor = "local")]

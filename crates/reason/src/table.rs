@@ -73,6 +73,9 @@ reasons! {
         CertificateMissing "certificate_missing" Proxy 0
             "No certificate is for the name that the client asked for, and there is no default certificate."
             "Add the name to the keystore, or a `default`. If its certificates are ordered, the log says why there is none yet.";
+        CertificateNotIssued "certificate_not_issued" Client 0
+            "The client asked for a name that has no certificate yet and could have one on demand, and none came."
+            "`detail` says why: refused by `ask`, the order failed (the diagnostic log says how), a cap of `on_demand` is reached, or it took longer than `wait`.";
         TlsHandshakeTimeout "tls_handshake_timeout" Client 0
             "The handshake was not complete within the handshake timeout."
             "Nothing if it is rare; else check the path for lost packets, and key servers for slow responses.";
@@ -110,8 +113,8 @@ reasons! {
             "The first bytes on a TLS listener are not TLS."
             "Point clients that speak in the clear to a plain listener.";
         NoTunnelForName "no_tunnel_for_name" Client 0
-            "No tunnel rule fits the server name (`detail`) and ALPN of the client, and there is no default upstream."
-            "Add a rule for the name, or a default `upstream` to the tunnel.";
+            "No tunnel rule fits the server name (`detail`), the ALPN and the address of the client, and there is no default upstream."
+            "Add a rule for the name or the client, or a default `upstream` to the tunnel.";
         CloseNotifyMissing "close_notify_missing" Sender 0
             "A side closed TLS without close_notify, so its data may be truncated; the other side is reset."
             "Correct the program that closes so, or ignore it if its protocol says where data ends.";
@@ -453,8 +456,8 @@ reasons! {
     }
     "Access rules and tokens" {
         AddressNotAllowed "address_not_allowed" Client 403
-            "The address of the client is not on the list of allowed addresses."
-            "Add it to the list; behind a balancer, check that `trusted_proxies` names it.";
+            "The address of the client is not on the list of allowed addresses, or on one of denied addresses."
+            "If it should be let in, correct the list that `policy` or `route` of the log line names; behind a balancer, check that `trusted_proxies` names it.";
         RateLimited "rate_limited" Client 429
             "The client, or whatever else the policy counts apart, sends requests faster than `rate_limit` of a policy allows."
             "`policy` of the log line names the policy; raise its `rate` or `burst`, or count by another `key` if many users share an address.";

@@ -72,11 +72,15 @@ pub(super) struct Durations<B = Usual> {
 
 impl<B: Bounds> Durations<B> {
     pub(super) fn observe(&self, duration: Duration) {
-        let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        self.buckets[Self::bucket(duration)].add(1);
+        self.sum_ns.add(nanoseconds(duration));
+    }
+
+    /// The bucket that a duration falls into, below [`BUCKET_COUNT`].
+    pub(super) fn bucket(duration: Duration) -> usize {
+        let ns = nanoseconds(duration);
         // Counting the bounds below costs no branch; the result is at most their number, the unbounded bucket.
-        let bucket: usize = B::NS.iter().map(|&bound| usize::from(ns > bound)).sum();
-        self.buckets[bucket].add(1);
-        self.sum_ns.add(ns);
+        B::NS.iter().map(|&bound| usize::from(ns > bound)).sum()
     }
 
     /// Adds this histogram to a sum: counts by bucket, and nanoseconds.
@@ -86,6 +90,10 @@ impl<B: Bounds> Durations<B> {
         }
         *sum_ns = sum_ns.wrapping_add(self.sum_ns.get());
     }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The statuses that have a count of their own; others share one.

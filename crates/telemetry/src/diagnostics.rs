@@ -134,12 +134,13 @@ fn subscriber(level: &str, json: bool, queue: &Arc<Queue>) -> io::Result<Subscri
 }
 
 /// The crates of the program, by their names in events.
-const OURS: [&str; 16] = [
+const OURS: [&str; 17] = [
     "acme",
     "portunus",
     "compat",
     "config",
     "contract",
+    "fleet",
     "graphql",
     "keyserver",
     "keystore",

@@ -40,7 +40,7 @@ impl Dial {
             (Some(name), _) => name.to_owned(),
             (None, ServerAddress::Ip(address)) => address.ip().to_string(),
             (None, ServerAddress::Name(name, _) | ServerAddress::Service(name)) => name.clone(),
-            (None, ServerAddress::Unix(_)) => "localhost".to_owned(),
+            (None, ServerAddress::Unix(_) | ServerAddress::Listed(_)) => "localhost".to_owned(),
         };
         let name = name.parse().map_or_else(|_| ServerName::Dns(name), ServerName::Ip);
         Ok(Dial { address, tls: Some((Arc::new(connector), name)) })
@@ -51,7 +51,9 @@ impl Dial {
         match &self.address {
             ServerAddress::Ip(address) => Ok(vec![*address]),
             ServerAddress::Name(name, port) => Ok((name.as_str(), *port).to_socket_addrs()?.collect()),
-            ServerAddress::Service(_) | ServerAddress::Unix(_) => Err(ErrorKind::Unsupported.into()),
+            ServerAddress::Service(_) | ServerAddress::Listed(_) | ServerAddress::Unix(_) => {
+                Err(ErrorKind::Unsupported.into())
+            }
         }
     }
 

@@ -303,9 +303,14 @@ impl KeyServerReporter {
         self.families.old_failed.inc();
     }
 
+    /// So many keys are held, without having been loaded.
+    pub fn held(&self, keys: usize) {
+        self.families.keys.set(i64::try_from(keys).unwrap_or(i64::MAX));
+    }
+
     /// Keys were loaded.
     pub fn loaded<'a>(&self, keys: usize, took: Duration, expiries: impl Iterator<Item = (&'a str, SystemTime)>) {
-        self.families.keys.set(i64::try_from(keys).unwrap_or(i64::MAX));
+        self.held(keys);
         self.families.old_load.observe(took.as_secs_f64());
         self.families.expiry.clear();
         for (source, at) in expiries {

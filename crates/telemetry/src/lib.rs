@@ -14,6 +14,7 @@ pub mod reference;
 mod reporter;
 mod summary;
 mod snapshot;
+mod decisions;
 mod diagnostics;
 mod metrics;
 mod shared;
@@ -23,6 +24,8 @@ mod slow;
 mod keyless;
 mod exporter;
 mod worker;
+mod exemplars;
+mod recent_errors;
 mod span;
 mod form;
 mod key_cells;
@@ -48,6 +51,7 @@ mod drawn;
 mod logged;
 mod lock;
 
+pub use decisions::Decisions;
 pub use diagnostics::{Diagnostics, end_level, level, set_level, set_level_for};
 pub use exporter::Export;
 pub use exposition::Exposition;
@@ -60,13 +64,14 @@ pub use line::version_name;
 pub use logged::{Logged, LoggedRequest, MAX_LINE_BYTES, read_line};
 pub use once_per_second::OncePerSecond;
 pub use page::Metric;
+pub use recent_errors::RecentError;
 pub use record::{
     AddedFields, ConnRecord, ContractRecord, Decision, FlowRecord, KeyOperation, KeyOutcome, RequestRecord,
-    TunnelRecord,
+    TunnelRecord, WouldReject,
 };
 pub use reporter::Reporter;
 pub use shadow::ShadowKind;
-pub use slow::CertificateExpiry;
+pub use slow::{CertificateExpiry, EnrolmentStanding, FleetStanding, RateStoreTotals};
 pub use snapshot::{ByClass, KeyServerTotals, Latency, ListenerTotals, Negotiated, Reloads, ServerTotals, Snapshot};
 pub use trace::{Ended, Trace};
 pub use upstreams::{ServerView, UpstreamView, Views};

@@ -28,6 +28,7 @@ use super::rules::{Form, Frame, Rules};
 use escape::{cut, escape, fixed};
 use fields::{Fields, Style};
 
+pub(super) use escape::printable;
 pub use mmproxy::MmproxyLine;
 
 /// Bytes of the request target in a line; more is cut.
@@ -88,7 +89,7 @@ pub fn civil(day: u64) -> (u64, u64, u64) {
 
 /// The line of a request, with its newline, unless sampling leaves it out.
 pub(super) fn request(out: &mut Vec<u8>, clock: &mut Clock, rules: &Rules, record: &RequestRecord<'_>) {
-    let share = rules.share(record.status, record.reason.is_some());
+    let share = rules.share(record.status, record.reason.is_some() || !record.would_reject.is_empty());
     if share.is_none_or(is_drawn) {
         write(out, clock, rules, &Record::Request(record, share));
     }
@@ -213,6 +214,7 @@ fn flow_fields(mut json: Fields<'_>, record: &FlowRecord<'_>) {
     json.number("unreachable", record.unreachable);
     json.seconds("duration_seconds", record.duration);
     json.text("reason", record.reason.code().as_bytes());
+    json.would_reject(record.would_reject);
     json.end();
 }
 
@@ -308,6 +310,7 @@ fn request_fields(mut json: Fields<'_>, record: &RequestRecord<'_>, share: Optio
     json.some("fault", record.fault.word().as_bytes());
     json.some("reason", code_of(record.reason).as_bytes());
     json.some("policy", record.policy.unwrap_or("").as_bytes());
+    json.would_reject(record.would_reject);
     if let Some(share) = share {
         json.share("sampled", share);
     }
@@ -335,6 +338,7 @@ fn upstream_json(json: &mut Fields<'_>, record: &RequestRecord<'_>) {
             json.number("hedges", u64::from(record.hedges));
             json.flag("hedge_won", record.hedge_won);
         }
+        json.some("mirror", record.mirror.unwrap_or("").as_bytes());
         json.close();
     }
 }
@@ -362,6 +366,9 @@ fn tls_json(json: &mut Fields<'_>, info: &tls::Info) {
     json.some("alpn", info.alpn.as_deref().unwrap_or_default());
     json.some("key_type", key_type_name(info.key_type).as_bytes());
     json.flag("resumed", info.resumed);
+    if info.ech {
+        json.flag("ech", true);
+    }
     if let Some(peer) = &info.peer {
         json.text("client_certificate", peer.fingerprint.as_bytes());
     }
@@ -401,6 +408,7 @@ fn tunnel_fields(mut json: Fields<'_>, record: &TunnelRecord<'_>) {
     json.some("fault", record.fault.word().as_bytes());
     json.some("reason", code_of(record.reason).as_bytes());
     json.some("policy", record.policy.unwrap_or("").as_bytes());
+    json.would_reject(record.would_reject);
     json.end();
 }
 
@@ -435,6 +443,7 @@ fn connection_fields(mut json: Fields<'_>, record: &ConnRecord<'_>) {
     json.some("fault", record.fault.word().as_bytes());
     json.some("reason", record.reason.code().as_bytes());
     json.some("policy", record.policy.unwrap_or("").as_bytes());
+    json.would_reject(record.would_reject);
     json.some("detail", record.detail.as_bytes());
     json.end();
 }

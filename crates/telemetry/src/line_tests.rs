@@ -22,6 +22,7 @@ fn info() -> tls::Info {
         key_algorithm: None,
         signature_algorithm: None,
         resumed: true,
+        ech: false,
         fingerprint: None,
         peer: None,
     }
@@ -59,11 +60,13 @@ fn record() -> RequestRecord<'static> {
         retries: 1,
         hedges: 0,
         hedge_won: false,
+        mirror: None,
         error_pages: None,
         compressed: None,
         fault: Side::Nobody,
         reason: None,
         policy: None,
+        would_reject: &[],
         contract: None,
         added: None,
         trace: None,
@@ -82,6 +85,7 @@ fn connection_record() -> ConnRecord<'static> {
         fault: Side::Client,
         reason: Reason::TlsHandshakeFailed,
         policy: None,
+        would_reject: &[],
         detail: "NO_SHARED_CIPHER",
     }
 }
@@ -243,6 +247,7 @@ fn a_tunnel_in_full() {
         fault: Side::Nobody,
         reason: None,
         policy: None,
+        would_reject: &[],
     };
     let lines = [Form::Json, Form::Text].map(|form| {
         let mut out = Vec::new();

@@ -16,7 +16,7 @@ use super::key_cells::{KeyGroupCells, KeyServerCells};
 use super::line::key_type_name;
 use super::page::{Histogram, Metric, Page, durations, every_label, sums};
 use super::shared::{Shared, published};
-use super::slow::{SHOWN_SERVERS, SlowEvents};
+use super::slow::{FleetStanding, SHOWN_SERVERS, SlowEvents};
 use super::upstreams::{ServerView, UpstreamView};
 use super::worker::{CompressionCells, ListenerCells, TunnelCells, UpstreamCells, WorkerShared};
 
@@ -60,6 +60,10 @@ impl Totals {
             configuration(page, &slow)?;
             keystores(page, &slow)?;
             orders(page, &slow)?;
+            enrolments(page, &slow)?;
+            directories(page, &slow)?;
+            rate_store(page, &slow)?;
+            fleet(page, &slow)?;
         }
         listeners(page, &workers)?;
         handshakes(page, &workers)?;
@@ -141,7 +145,73 @@ fn orders(page: &mut Page<'_>, slow: &SlowEvents) -> fmt::Result {
     page.gauges("portunus_acme_missing_certificates", help, ["keystore"], missing)?;
     let failing = slow.wanted.iter().map(|(keystore, (_, failing))| ([keystore.as_str()], *failing));
     let help = "Certificates whose last order failed; those that are there are served until they expire";
-    page.gauges("portunus_acme_failing_certificates", help, ["keystore"], failing)
+    page.gauges("portunus_acme_failing_certificates", help, ["keystore"], failing)?;
+    let demands = slow.demands.iter().map(|((keystore, result), count)| ([keystore.as_str(), *result], *count));
+    let help = "Names that clients asked for and that had no certificate, by what became of them";
+    page.counters("portunus_acme_demands", help, ["keystore", "result"], demands)?;
+    let names = slow.on_demand.iter().map(|(keystore, names)| ([keystore.as_str()], *names));
+    page.gauges("portunus_acme_names_on_demand", "Names that have a certificate on demand", ["keystore"], names)
+}
+
+fn enrolments(page: &mut Page<'_>, slow: &SlowEvents) -> fmt::Result {
+    let all = || slow.enrolments.iter().map(|(group, standing)| ([group.as_str()], standing));
+    let ends = all().map(|(labels, standing)| (labels, unix_seconds(standing.not_after)));
+    let name = "portunus_enrolment_not_after_timestamp_seconds";
+    page.gauges(
+        name,
+        "End of validity since 1970, of client certificates for key servers that are renewed",
+        ["group"],
+        ends,
+    )?;
+    let renewals = all().flat_map(|([group], standing)| {
+        [([group, "success"], standing.renewals), ([group, "failure"], standing.failures)]
+    });
+    let help = "Renewals of client certificates for key servers, by outcome";
+    page.counters("portunus_enrolment_renewals", help, ["group", "result"], renewals)
+}
+
+fn directories(page: &mut Page<'_>, slow: &SlowEvents) -> fmt::Result {
+    let all =
+        || slow.directories.iter().map(|((source, upstream), state)| ([source.as_str(), upstream.as_str()], state));
+    let up = all().map(|(labels, (is_up, _))| (labels, u64::from(*is_up)));
+    let help = "Whether a directory says which servers an upstream has; if not, those that are known stay in use";
+    page.gauges("portunus_discovery_up", help, ["source", "upstream"], up)?;
+    let failures = all().map(|(labels, (_, failures))| (labels, *failures));
+    let help = "Questions to a directory that failed, or whose response was not believed";
+    page.counters("portunus_discovery_failures", help, ["source", "upstream"], failures)
+}
+
+fn rate_store(page: &mut Page<'_>, slow: &SlowEvents) -> fmt::Result {
+    let store = || slow.rate_store.iter();
+    let up = store().map(|store| ([], u64::from(store.is_up)));
+    page.gauges("portunus_rate_store_up", "Whether nodes learn of each other by the store of rates", [], up)?;
+    let exchanges = store().flat_map(|store| [(["success"], store.successes), (["failure"], store.failures)]);
+    page.counters("portunus_rate_store_exchanges", "Exchanges with the store of rates", ["result"], exchanges)?;
+    let keys = store().map(|store| ([], store.keys));
+    page.counters("portunus_rate_store_keys", "Keys reported to the store of rates", [], keys)?;
+    let waiting = store().map(|store| ([], store.waiting));
+    page.gauges("portunus_rate_store_waiting_keys", "Keys that wait for the next exchange", [], waiting)?;
+    let seconds = store().map(|store| ([], store.seconds));
+    page.gauges("portunus_rate_store_exchange_seconds", "Time that the last exchange took that succeeded", [], seconds)
+}
+
+fn fleet(page: &mut Page<'_>, slow: &SlowEvents) -> fmt::Result {
+    let one = |value: fn(&FleetStanding) -> u64| slow.fleet.iter().map(move |standing| ([], value(standing)));
+    let connected = one(|standing| u64::from(standing.is_connected));
+    page.gauges("portunus_fleet_connected", "Whether the store of the fleet (etcd) answers", [], connected)?;
+    let help = "Whether something is wrong with this node's place in the fleet; the log and /readyz say what";
+    page.gauges("portunus_fleet_problem", help, [], one(|standing| u64::from(standing.has_problem)))?;
+    let help = "Serial number of the newest state of the fleet that this node knows";
+    page.gauges("portunus_fleet_serial", help, [], one(|standing| standing.serial))?;
+    let help = "Whether it is this node of the fleet that orders certificates for all";
+    page.gauges(
+        "portunus_fleet_orders_certificates",
+        help,
+        [],
+        one(|standing| u64::from(standing.orders_certificates)),
+    )?;
+    let help = "Generations of the fleet that this node rejected";
+    page.counters("portunus_fleet_rejections", help, [], one(|standing| standing.rejections))
 }
 
 fn listeners(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result {
@@ -171,6 +241,13 @@ fn listeners(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result 
     page.counters(
         "portunus_datagrams_lost",
         "Datagrams dropped because a socket buffer was full",
+        labels,
+        some(datagrams),
+    )?;
+    let datagrams = by_listener(|cells| cells.datagrams_passed.get());
+    page.counters(
+        "portunus_datagrams_passed",
+        "Datagrams of HTTP/3 that one worker passed to another, since the kernel does not steer them",
         labels,
         some(datagrams),
     )?;
@@ -211,6 +288,13 @@ fn handshakes(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result
     let labels = ["listener", "version", "cipher", "key_type", "resumed"];
     let counts = sums(workers, |worker| &worker.handshakes, every_label);
     page.counters("portunus_tls_handshakes", "Handshakes that succeeded", labels, counts)?;
+    let encrypted = sums(
+        workers,
+        |worker| &worker.listeners,
+        |slot| Some(([&*slot.labels[0]], slot.cells.ech_handshakes.get())).filter(|(_, count)| *count > 0),
+    );
+    let help = "Handshakes that succeeded whose ClientHello was encrypted (`ech_keys`)";
+    page.counters("portunus_tls_ech_handshakes", help, ["listener"], encrypted)?;
     let full = durations(
         workers,
         |worker| &worker.listeners,
@@ -255,6 +339,12 @@ fn requests(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result {
     let policies = sums(workers, |worker| &worker.policies, every_label);
     let help = "Requests that a policy rejected, would have rejected (logged), or slowed down (throttled)";
     page.counters("portunus_policy_decisions", help, ["policy", "decision", "reason"], policies)?;
+    let waits = durations(workers, |worker| &worker.authentication, |slot| (slot.texts(), &slot.cells));
+    let help = "Time until somebody said who sends a request: a service (`forward_auth`), an introspection server (`introspection`), the threads that compare passwords (`basic`, their queue included). What is remembered from before asks nobody";
+    page.histograms("portunus_authentication_duration_seconds", help, ["method", "asked", "outcome"], waits)?;
+    let passes = sums(workers, |worker| &worker.policy_passes, every_label);
+    let help = "Requests, connections and flows that a policy was asked about and let pass";
+    page.counters("portunus_policy_passes", help, ["policy"], passes)?;
     let by_coding = |value: fn(&CompressionCells) -> u64| {
         sums(workers, |worker| &worker.compression, move |slot| Some((slot.texts(), value(&slot.cells))))
     };
@@ -335,7 +425,17 @@ fn upstreams(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result 
     let retries =
         sums(workers, |worker| &worker.upstreams, |slot| Some(([&*slot.labels[0]], slot.cells.retries.get())));
     page.counters("portunus_upstream_retries", "Further tries on other servers", ["upstream"], retries)?;
+    let over = sums(
+        workers,
+        |worker| &worker.upstreams,
+        |slot| Some(([&*slot.labels[0]], slot.cells.retries_over_budget.get())),
+    );
+    let help = "Requests that were not tried again because the retry budget was used up";
+    page.counters("portunus_upstream_retries_over_budget", help, ["upstream"], some(over))?;
     hedges(page, workers)?;
+    let sessions = sums(workers, |worker| &worker.sessions, every_label);
+    let help = "Requests of upstreams with sticky sessions, by what became of the session: `new`, `kept`, `moved` (its server is gone or down) or `elsewhere` (its server was busy or failed)";
+    page.counters("portunus_upstream_sessions", help, ["upstream", "outcome"], sessions)?;
     let overflows =
         sums(workers, |worker| &worker.upstreams, |slot| Some(([&*slot.labels[0]], slot.cells.overflows.get())));
     let help = "Requests rejected because the upstream had no room for them, at once or after a wait in its queue";

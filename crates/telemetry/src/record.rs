@@ -62,6 +62,15 @@ pub struct ContractRecord<'a> {
     pub violations: u32,
 }
 
+/// A policy in mode `log`, and what it would have rejected somebody for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WouldReject {
+    /// Its name.
+    pub policy: Box<str>,
+    /// Why.
+    pub reason: Reason,
+}
+
 /// One HTTP request, finished.
 #[derive(Debug, Clone)]
 pub struct RequestRecord<'a> {
@@ -125,6 +134,8 @@ pub struct RequestRecord<'a> {
     pub hedges: u32,
     /// Whether the response is of one of those.
     pub hedge_won: bool,
+    /// The upstream that it is copied to, if it is.
+    pub mirror: Option<&'a str>,
     /// The error pages that the response is of.
     pub error_pages: Option<&'a str>,
     /// The coding that the response was given here, and the bytes of its body before that.
@@ -135,6 +146,8 @@ pub struct RequestRecord<'a> {
     pub reason: Option<Reason>,
     /// The policy that did not let it pass.
     pub policy: Option<&'a str>,
+    /// Policies that only log, and would not have let it pass.
+    pub would_reject: &'a [WouldReject],
     /// What its contract said, if it is under one.
     pub contract: Option<ContractRecord<'a>>,
     /// The trace that it belongs to, if there are traces.
@@ -191,6 +204,8 @@ pub struct FlowRecord<'a> {
     pub unreachable: u64,
     /// Why it ended.
     pub reason: Reason,
+    /// Policies that only log, and would not have let it pass.
+    pub would_reject: &'a [WouldReject],
 }
 
 /// One tunnel, ended.
@@ -240,6 +255,8 @@ pub struct TunnelRecord<'a> {
     pub reason: Option<Reason>,
     /// The policy that did not let it pass.
     pub policy: Option<&'a str>,
+    /// Policies that only log, and would not have let it pass.
+    pub would_reject: &'a [WouldReject],
 }
 
 /// One connection that ended without ever becoming a request: rejected, failed handshake, silent.
@@ -265,6 +282,8 @@ pub struct ConnRecord<'a> {
     pub reason: Reason,
     /// The policy that did not let it pass.
     pub policy: Option<&'a str>,
+    /// Policies that only log, and would not have let it pass.
+    pub would_reject: &'a [WouldReject],
     /// Detail for people, e.g. the library's reason; hostile bytes possible.
     pub detail: &'a str,
 }

@@ -16,7 +16,7 @@ use super::line::{self, Clock};
 use super::page::Metric;
 use super::record::{
     AddedFields, ConnRecord, ContractRecord, Decision, FlowRecord, KeyOperation, KeyOutcome, RequestRecord,
-    TunnelRecord,
+    TunnelRecord, WouldReject,
 };
 use super::reporter::Reporter;
 use super::rules::{Form, Rules};
@@ -86,6 +86,10 @@ pub const FIELDS: &[(&str, &str)] = &[
     ("upstream.retries", "Further tries on other servers."),
     ("upstream.hedges", "Servers that were asked beside one that had not responded yet; absent if there was none."),
     ("upstream.hedge_won", "Whether the response is of one of these."),
+    (
+        "upstream.mirror",
+        "The upstream that it was copied to; absent if it was not. What became of the copy is in the metrics alone.",
+    ),
     ("tls", "TLS with the client, where it is terminated here."),
     ("tls.version", "`TLSv1.0` to `TLSv1.3`."),
     ("tls.cipher", "Cipher suite, as IANA names it."),
@@ -94,6 +98,7 @@ pub const FIELDS: &[(&str, &str)] = &[
     ("tls.alpn", "Protocol that was agreed on."),
     ("tls.key_type", "Key of the certificate that was shown: `ECDSA`, `RSA` or `Ed25519`."),
     ("tls.resumed", "Whether a session was resumed, so that no private key was needed."),
+    ("tls.ech", "`true` where the ClientHello was encrypted (`ech_keys`); absent otherwise."),
     ("tls.client_certificate", "SHA-256 of the client's verified certificate, in hexadecimal."),
     ("proxy_protocol", "What a trusted PROXY header said."),
     ("proxy_protocol.version", "Version of the header, 1 or 2."),
@@ -130,6 +135,11 @@ pub const FIELDS: &[(&str, &str)] = &[
     ("fault", "The side at fault: `client`, `upstream`, `proxy` or `key_server`; absent where nobody is."),
     ("reason", "Reason code; absent where all went well."),
     ("policy", "The policy that did not let it pass; absent where none did."),
+    (
+        "would_reject",
+        "Policies in `mode: log` that would have rejected it, each with its reason code; absent if none would have.",
+    ),
+    ("would_reject.trial", "An example of it."),
     ("sampled", "Share of such requests that have a line, where sampling leaves others out (`log.access.sample`)."),
     (
         "phase",
@@ -167,8 +177,9 @@ pub fn examples() -> Vec<Example> {
     let (info, proxy) = (tls_info(), proxy_info());
     let parent = Parent { trace_id: TRACE_ID, span_id: 1, is_sampled: true };
     let trace = Trace::of(Some(parent), None, 0);
-    let (request, connection) = (request(&info, &proxy, &trace), connection(&proxy));
-    let (tunnel, flow) = (tunnel(&info, &proxy), flow());
+    let trial = [WouldReject { policy: "trial".into(), reason: Reason::RateLimited }];
+    let (request, connection) = (request(&info, &proxy, &trace, &trial), connection(&proxy, &trial));
+    let (tunnel, flow) = (tunnel(&info, &proxy, &trial), flow(&trial));
     let both = |write: &dyn Fn(&mut Vec<u8>, &mut Clock, &Rules)| {
         [Form::Json, Form::Text].map(|form| {
             let mut out = Vec::new();
@@ -233,6 +244,7 @@ fn tls_info() -> tls::Info {
         key_algorithm: None,
         signature_algorithm: None,
         resumed: false,
+        ech: true,
         peer: Some(Box::new(tls::PeerCertificate {
             der: Vec::new(),
             subject: String::new(),
@@ -272,7 +284,12 @@ fn proxy_info() -> Option<ProxyInfo> {
     }
 }
 
-fn request<'a>(info: &'a tls::Info, proxy: &'a Option<ProxyInfo>, trace: &'a Trace) -> RequestRecord<'a> {
+fn request<'a>(
+    info: &'a tls::Info,
+    proxy: &'a Option<ProxyInfo>,
+    trace: &'a Trace,
+    would_reject: &'a [WouldReject],
+) -> RequestRecord<'a> {
     RequestRecord {
         started: started(),
         listener: "web",
@@ -304,11 +321,13 @@ fn request<'a>(info: &'a tls::Info, proxy: &'a Option<ProxyInfo>, trace: &'a Tra
         retries: 0,
         hedges: 1,
         hedge_won: true,
+        mirror: Some("shadow"),
         error_pages: Some("site"),
         compressed: Some(("br", 412)),
         fault: Side::Upstream,
         reason: Some(Reason::Violation("required")),
         policy: Some("office"),
+        would_reject,
         contract: Some(ContractRecord {
             contract: "orders",
             operation: "POST /orders",
@@ -333,7 +352,7 @@ impl AddedFields for ExampleFields {
     }
 }
 
-fn connection(proxy: &Option<ProxyInfo>) -> ConnRecord<'_> {
+fn connection<'a>(proxy: &'a Option<ProxyInfo>, would_reject: &'a [WouldReject]) -> ConnRecord<'a> {
     ConnRecord {
         started: started(),
         listener: "web",
@@ -345,11 +364,12 @@ fn connection(proxy: &Option<ProxyInfo>) -> ConnRecord<'_> {
         fault: Side::Client,
         reason: Reason::TlsHandshakeFailed,
         policy: Some("office"),
+        would_reject,
         detail: "NO_SHARED_CIPHER",
     }
 }
 
-fn tunnel<'a>(info: &'a tls::Info, proxy: &'a Option<ProxyInfo>) -> TunnelRecord<'a> {
+fn tunnel<'a>(info: &'a tls::Info, proxy: &'a Option<ProxyInfo>, would_reject: &'a [WouldReject]) -> TunnelRecord<'a> {
     TunnelRecord {
         started: started(),
         listener: "mail",
@@ -373,10 +393,11 @@ fn tunnel<'a>(info: &'a tls::Info, proxy: &'a Option<ProxyInfo>) -> TunnelRecord
         fault: Side::Upstream,
         reason: Some(Reason::TunnelUpstreamReset),
         policy: Some("office"),
+        would_reject,
     }
 }
 
-fn flow() -> FlowRecord<'static> {
+fn flow(would_reject: &[WouldReject]) -> FlowRecord<'_> {
     FlowRecord {
         started: started(),
         listener: "dns",
@@ -394,6 +415,7 @@ fn flow() -> FlowRecord<'static> {
         datagrams_lost: 0,
         unreachable: 0,
         reason: Reason::FlowIdle,
+        would_reject,
     }
 }
 
@@ -452,7 +474,7 @@ mod tests {
     #[test]
     fn each_field_can_be_left_out_by_its_name() {
         let of_audit = ["peer", "address", "ski", "operation", "outcome", "error", "queued_us", "service_us"];
-        let stay = ["time", "kind", "truncated", "fields.tenant"];
+        let stay = ["time", "kind", "truncated", "fields.tenant", "would_reject.trial"];
         let names = FIELDS.iter().map(|(field, _)| field.rsplit(':').next().unwrap_or_default());
         let expected: BTreeSet<_> = names.filter(|name| !of_audit.contains(name) && !stay.contains(name)).collect();
         assert_eq!(expected, config::REMOVABLE_FIELDS.iter().copied().collect());

@@ -1,5 +1,6 @@
 //! The process-wide end of reporting: makes the workers' ends, keeps what happens seldom, sums it all up when asked.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,6 +11,8 @@ use prometheus_client::registry::Registry;
 use reason::Reason;
 
 use super::clients::{self, Order};
+use super::decisions::{self, Decisions};
+use super::exemplars;
 use super::exporter::{Export, Exporter};
 use super::exposition::{self, Exposition};
 use super::lock::lock;
@@ -18,11 +21,12 @@ use super::once_per_second::OncePerSecond;
 use super::page::Metric;
 use super::process::Process;
 use super::queue::Queue;
+use super::recent_errors::{self, RecentError};
 use super::remote::Remote;
 use super::rules::Rules;
 use super::shadow;
 use super::shared::{Shared, published};
-use super::slow::CertificateExpiry;
+use super::slow::{CertificateExpiry, EnrolmentStanding, FleetStanding, RateStoreTotals};
 use super::snapshot::Snapshot;
 use super::summary::{self, Sample};
 use super::target::{Opened, Target};
@@ -133,6 +137,26 @@ impl Reporter {
         self.shared.slow().wanted.insert(keystore.to_owned(), (missing, failing));
     }
 
+    /// A keystore has certificates for so many names because clients asked.
+    pub fn names_on_demand(&self, keystore: &str, names: u64) {
+        self.shared.slow().on_demand.insert(keystore.to_owned(), names);
+    }
+
+    /// What became of a name that a client asked for and that had no certificate.
+    pub fn name_demanded(&self, keystore: &str, result: &'static str) {
+        *self.shared.slow().demands.entry((keystore.to_owned(), result)).or_default() += 1;
+    }
+
+    /// How the client certificates stand that are renewed, by group of key servers: all of them.
+    pub fn enrolments(&self, standings: BTreeMap<String, EnrolmentStanding>) {
+        self.shared.slow().enrolments = standings;
+    }
+
+    /// How this process stands in its fleet.
+    pub fn fleet(&self, standing: FleetStanding) {
+        self.shared.slow().fleet = Some(standing);
+    }
+
     /// Sets who says how upstreams and their servers stand.
     pub fn watch_upstreams(&self, views: Views) {
         self.shared.upstreams.set(views);
@@ -141,6 +165,26 @@ impl Reporter {
     /// The name of an upstream's servers could not be resolved.
     pub fn resolution_failed(&self, upstream: &str, name: &str, reason: Reason) {
         self.shared.slow().resolution_failed(upstream, name, reason);
+    }
+
+    /// How the store of rates stands; none if nodes share nothing.
+    pub fn rate_store(&self, totals: Option<RateStoreTotals>) {
+        self.shared.slow().rate_store = totals;
+    }
+
+    /// Whether a directory says which servers an upstream has.
+    pub fn directory(&self, source: &str, upstream: &str, is_up: bool) {
+        self.shared.slow().directories.entry((source.to_owned(), upstream.to_owned())).or_default().0 = is_up;
+    }
+
+    /// A directory could not be asked which servers an upstream has, or was not believed.
+    pub fn directory_failed(&self, source: &str, upstream: &str) {
+        self.shared.slow().directories.entry((source.to_owned(), upstream.to_owned())).or_default().1 += 1;
+    }
+
+    /// Forgets the directories of upstreams for which the function says false.
+    pub fn retain_directories(&self, is_used: impl Fn(&str, &str) -> bool) {
+        self.shared.slow().directories.retain(|(source, upstream), _| is_used(source, upstream));
     }
 
     /// The account of the memory that bodies under validation take.
@@ -164,7 +208,10 @@ impl Reporter {
         // Writing to a String cannot fail.
         let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
         match exposition {
-            Exposition::OpenMetrics => text,
+            Exposition::OpenMetrics => {
+                let workers = self.shared.workers();
+                exemplars::insert(text, workers.iter().map(|worker| &worker.exemplars))
+            }
             Exposition::Text => exposition::to_text(&text),
         }
     }
@@ -172,6 +219,16 @@ impl Reporter {
     /// Totals at this moment.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::take(&self.shared)
+    }
+
+    /// What each policy decided: `passed`, `rejected`, `logged`, `throttled`. Policies that were never asked are missing.
+    pub fn policy_decisions(&self) -> BTreeMap<String, Decisions> {
+        decisions::of_policies(&self.shared)
+    }
+
+    /// What each contract said of each operation: `passed`, `logged`, `blocked`, and `off` where it does not look.
+    pub fn contract_decisions(&self) -> BTreeMap<(String, String), Decisions> {
+        decisions::of_contracts(&self.shared)
     }
 
     /// The heaviest client addresses as JSON, by bytes since they were first noticed, or by bytes per second of late.
@@ -185,6 +242,12 @@ impl Reporter {
     pub fn shadows_json(&self) -> String {
         let workers = self.shared.workers();
         shadow::to_json(workers.iter().map(|worker| &worker.shadows))
+    }
+
+    /// What failed or was rejected last, the newest first: at most 100 of which clients are at fault, and 100 others.
+    pub fn recent_errors(&self) -> Vec<RecentError> {
+        let workers = self.shared.workers();
+        recent_errors::newest(workers.iter().map(|worker| &worker.errors))
     }
 
     /// Opens the log file again (SIGUSR1). Returns at once; a path that cannot be opened is tried again, and meanwhile the old file is

@@ -22,6 +22,32 @@ pub struct CertificateExpiry {
     pub not_after: SystemTime,
 }
 
+/// How the client certificate for a group of key servers stands, which the edge renews itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EnrolmentStanding {
+    /// When it ends.
+    pub not_after: SystemTime,
+    /// Renewals since the start.
+    pub renewals: u64,
+    /// Tries that failed.
+    pub failures: u64,
+}
+
+/// How a node stands in its fleet.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FleetStanding {
+    /// The store answers.
+    pub is_connected: bool,
+    /// Something is wrong: the store is away, or what it has cannot be served.
+    pub has_problem: bool,
+    /// Serial number of the newest state of the fleet that is known.
+    pub serial: u64,
+    /// Generations that were rejected.
+    pub rejections: u64,
+    /// It is this node that orders certificates for all.
+    pub orders_certificates: bool,
+}
+
 /// One keystore's loads.
 #[derive(Debug, Default)]
 pub(super) struct Keystore {
@@ -32,6 +58,23 @@ pub(super) struct Keystore {
     pub(super) certificates: u64,
     /// Those that expire first, in that order.
     pub(super) shown: Vec<CertificateExpiry>,
+}
+
+/// How this node fares with the store by which nodes share rates.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct RateStoreTotals {
+    /// Nodes learn of each other.
+    pub is_up: bool,
+    /// Exchanges that succeeded.
+    pub successes: u64,
+    /// Those that did not.
+    pub failures: u64,
+    /// Keys reported to it.
+    pub keys: u64,
+    /// Keys that wait for the next exchange.
+    pub waiting: u64,
+    /// How long the last exchange that succeeded took.
+    pub seconds: f64,
 }
 
 #[derive(Debug, Default)]
@@ -47,8 +90,20 @@ pub(super) struct SlowEvents {
     pub(super) orders: BTreeMap<(String, String), (u64, u64)>,
     /// Certificates that keystores have ordered and do not have, and those whose last order failed.
     pub(super) wanted: BTreeMap<String, (u64, u64)>,
+    /// Names that keystores have certificates for because clients asked.
+    pub(super) on_demand: BTreeMap<String, u64>,
+    /// What became of names that were demanded, by keystore and result.
+    pub(super) demands: BTreeMap<(String, &'static str), u64>,
+    /// How this process stands in its fleet, if it is in one.
+    pub(super) fleet: Option<FleetStanding>,
+    /// Client certificates for groups of key servers that are renewed.
+    pub(super) enrolments: BTreeMap<String, EnrolmentStanding>,
     /// By upstream, name, reason.
     pub(super) resolutions: BTreeMap<(String, String, &'static str), u64>,
+    /// Directories of servers, by name and upstream: whether they respond, and how often they did not.
+    pub(super) directories: BTreeMap<(String, String), (bool, u64)>,
+    /// How the store of rates stands, if there is one.
+    pub(super) rate_store: Option<RateStoreTotals>,
 }
 
 impl SlowEvents {
@@ -104,6 +159,8 @@ impl SlowEvents {
     pub(super) fn retain(&mut self, keystore: impl Fn(&str) -> bool) {
         self.keystores.retain(|name, _| keystore(name));
         self.wanted.retain(|name, _| keystore(name));
+        self.on_demand.retain(|name, _| keystore(name));
+        self.demands.retain(|(name, _), _| keystore(name));
         self.orders.retain(|(name, _), _| keystore(name));
     }
 }

@@ -141,6 +141,12 @@ impl Latency {
         Latency(counts)
     }
 
+    /// The buckets: the longest time in each, and how many there were. What took longer than the last bound counts as that.
+    pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> {
+        let bounds = Usual::NS.iter().chain(Usual::NS.last()).map(|ns| Duration::from_nanos(*ns));
+        bounds.zip(self.0)
+    }
+
     /// A time that this share of them (of 1,000) did not exceed; none where there were none. It is the bound of a bucket; what took longer than the last
     /// one counts as that.
     pub fn percentile(&self, thousandths: u64) -> Option<Duration> {

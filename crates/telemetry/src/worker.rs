@@ -13,11 +13,13 @@ use reason::{Reason, Side};
 
 use super::clients::{ClientTable, Published};
 use super::count::{Count, Durations, Family, OTHER, StatusCounts};
+use super::exemplars::Exemplars;
 use super::form::{RulesSwitch, SeenRules};
 use super::key_cells::{KeyGroupCells, KeyServerCells};
 use super::line::{self, Clock};
 use super::once_per_second::OncePerSecond;
 use super::queue::{Chunk, Queue};
+use super::recent_errors::{self, NotedErrors, RecentError};
 use super::record::{ConnRecord, FlowRecord, RequestRecord, TunnelRecord, code_of};
 use super::redact::Redacted;
 use super::rules::Rules;
@@ -41,8 +43,10 @@ pub(super) struct ListenerCells {
     pub(super) datagrams_received: Count,
     pub(super) datagrams_sent: Count,
     pub(super) datagrams_lost: Count,
+    pub(super) datagrams_passed: Count,
     pub(super) full_handshakes: Durations,
     pub(super) resumed_handshakes: Durations,
+    pub(super) ech_handshakes: Count,
 }
 
 /// What the tunnels of one name to one server count.
@@ -68,6 +72,8 @@ pub(super) struct UpstreamCells {
     pub(super) hedges_won: Count,
     /// Those that the budget had no room for; of the group.
     pub(super) hedges_over_budget: Count,
+    /// Retries that it had no room for; of the group.
+    pub(super) retries_over_budget: Count,
     pub(super) durations: Durations,
     /// The server's responses.
     pub(super) responses: StatusCounts,
@@ -99,6 +105,8 @@ pub(super) struct WorkerShared {
     pub(super) requests: Family<4, Count>,
     /// How long requests took, by listener, route.
     pub(super) routes: Family<2, Durations>,
+    /// The same, traces of single requests.
+    pub(super) exemplars: Exemplars,
     /// Requests by the pattern of their host, class of the status.
     pub(super) hosts: Family<2, Count>,
     /// By upstream, server.
@@ -121,11 +129,18 @@ pub(super) struct WorkerShared {
     pub(super) decisions: Family<4, Count>,
     /// By policy, decision, reason.
     pub(super) policies: Family<3, Count>,
+    /// How long requests waited for somebody to say who sends them, by method, who was asked, outcome.
+    pub(super) authentication: Family<3, Durations>,
+    /// Requests of sticky upstreams, by upstream, what became of the session.
+    pub(super) sessions: Family<2, Count>,
+    /// Requests, connections and flows that a policy let pass, by policy.
+    pub(super) policy_passes: Family<1, Count>,
     /// By content coding.
     pub(super) compression: Family<1, CompressionCells>,
     /// By set of error pages, status.
     pub(super) error_pages: Family<2, Count>,
     pub(super) shadows: shadow::Published,
+    pub(super) errors: recent_errors::Published,
     pub(super) lines_dropped: Count,
     pub(super) spans_dropped: Count,
     pub(super) clients: Published,
@@ -139,6 +154,7 @@ impl WorkerShared {
             listeners: Family::new(256),
             requests: Family::new(4096),
             routes: Family::new(1024),
+            exemplars: Exemplars::new(1024),
             hosts: Family::new(4096),
             upstreams: Family::new(1024),
             tunnels: Family::new(1024),
@@ -150,9 +166,13 @@ impl WorkerShared {
             key_groups: Family::new(64),
             decisions: Family::new(4096),
             policies: Family::new(1024),
+            authentication: Family::new(256),
+            sessions: Family::new(512),
+            policy_passes: Family::new(1024),
             compression: Family::new(4),
             error_pages: Family::new(256),
             shadows: shadow::Published::default(),
+            errors: recent_errors::Published::default(),
             lines_dropped: Count::default(),
             spans_dropped: Count::default(),
             clients: Published::default(),
@@ -182,7 +202,7 @@ impl WorkerShared {
     }
 
     /// How often a label set did not fit, by family.
-    pub(super) fn overflows(&self) -> [(&'static str, u64); 16] {
+    pub(super) fn overflows(&self) -> [(&'static str, u64); 19] {
         [
             ("listeners", self.listeners.overflow()),
             ("requests", self.requests.overflow()),
@@ -198,6 +218,9 @@ impl WorkerShared {
             ("key_groups", self.key_groups.overflow()),
             ("decisions", self.decisions.overflow()),
             ("policies", self.policies.overflow()),
+            ("authentication", self.authentication.overflow()),
+            ("sessions", self.sessions.overflow()),
+            ("policy_passes", self.policy_passes.overflow()),
             ("compression", self.compression.overflow()),
             ("error_pages", self.error_pages.overflow()),
         ]
@@ -297,6 +320,7 @@ pub struct WorkerReport {
     shared: Arc<WorkerShared>,
     clients: RefCell<ClientTable>,
     shadows: RefCell<ShadowTable>,
+    errors: RefCell<NotedErrors>,
     lines: RefCell<LineBuffer>,
     spans: RefCell<SpanBuffer>,
 }
@@ -356,6 +380,7 @@ impl WorkerReport {
             shared,
             clients: RefCell::new(ClientTable::new()),
             shadows: RefCell::default(),
+            errors: RefCell::default(),
             lines: RefCell::new(lines),
             spans: RefCell::new(SpanBuffer { queue: spans, chunk: Chunk::default() }),
         }
@@ -391,6 +416,7 @@ impl WorkerReport {
     pub fn connection_failed(&self, record: &ConnRecord<'_>) {
         self.shared.failures.at([record.listener, record.phase, record.reason.code()]).add(1);
         self.fault(record.fault, Some(record.reason));
+        self.note_error(record.fault, || RecentError::of_connection(record));
         self.line(|out, clock, rules| line::connection(out, clock, rules, record));
     }
 
@@ -413,6 +439,11 @@ impl WorkerReport {
         if datagrams > 0 {
             self.shared.listeners.at([listener]).datagrams_lost.add(datagrams as u64);
         }
+    }
+
+    /// Workers passed datagrams of HTTP/3 to each other.
+    pub fn datagrams_passed(&self, listener: &str, datagrams: u64) {
+        self.shared.listeners.at([listener]).datagrams_passed.add(datagrams);
     }
 
     /// A datagram was not let in. No log line: whoever floods would write them.
@@ -449,6 +480,9 @@ impl WorkerReport {
         } else {
             cells.full_handshakes.observe(duration);
         }
+        if info.ech {
+            cells.ech_handshakes.add(1);
+        }
         let resumed = if info.resumed { "true" } else { "false" };
         let labels =
             [listener, line::version_name(info.version), info.cipher, line::key_type_name(info.key_type), resumed];
@@ -481,6 +515,9 @@ impl WorkerReport {
             if let Some(queued) = record.queued {
                 cells.queued.observe(queued);
             }
+            if let Some(session) = record.session {
+                shared.sessions.at([upstream, session]).add(1);
+            }
             let is_overflow = matches!(record.reason, Some(Reason::UpstreamOverflow | Reason::UpstreamQueueTimeout));
             cells.overflows.add(u64::from(is_overflow));
         }
@@ -506,6 +543,8 @@ impl WorkerReport {
                 clients.bytes(client, record.bytes_received, record.bytes_sent);
             }
         }
+        let fault = RecentError::fault_of(record);
+        self.note_error(fault, || self.redacting(|redacted| RecentError::of_request(record, fault, redacted)));
         self.line(|out, clock, rules| line::request(out, clock, rules, record));
         if let Some(trace) = record.trace.filter(|trace| trace.is_sampled()) {
             self.trace(record, trace);
@@ -514,13 +553,25 @@ impl WorkerReport {
 
     /// The spans of a request that ended.
     fn trace(&self, record: &RequestRecord<'_>, trace: &Trace) {
+        let cells = self.shared.exemplars.at([record.listener, record.route.unwrap_or_default()]);
+        cells.note(trace.trace_id, record.started, record.duration);
+        self.redacting(|redacted| {
+            let write = |out: &mut Vec<u8>| span::write(out, record, trace, redacted);
+            self.spans.borrow_mut().append(&self.shared.spans_dropped, write);
+        });
+    }
+
+    /// Writes with what is redacted: as the access log has it, or what is known to hold secrets where there is none.
+    fn redacting<T>(&self, write: impl FnOnce(&Redacted) -> T) -> T {
         let lines = self.lines.borrow();
-        let redacted: &Redacted = match lines.rules.get() {
-            Some(rules) => &rules.redacted,
-            None => Redacted::well_known(),
-        };
-        let write = |out: &mut Vec<u8>| span::write(out, record, trace, redacted);
-        self.spans.borrow_mut().append(&self.shared.spans_dropped, write);
+        write(lines.rules.get().map_or(Redacted::well_known(), |rules| &rules.redacted))
+    }
+
+    /// Notes what failed, for people who look at it.
+    fn note_error(&self, fault: Side, make: impl FnOnce() -> RecentError) {
+        if fault != Side::Nobody {
+            self.errors.borrow_mut().note(fault, make);
+        }
     }
 
     /// A server responded with a status for which another server has the request next.
@@ -536,9 +587,24 @@ impl WorkerReport {
         if server.is_some() { cells.hedges.add(1) } else { cells.hedges_over_budget.add(1) }
     }
 
+    /// A request was not tried again because the budget of its upstream had no room for that.
+    pub fn retry_over_budget(&self, upstream: &str) {
+        self.shared.upstreams.at([upstream, ""]).retries_over_budget.add(1);
+    }
+
+    /// Somebody was asked who sends a request, by this method: what came of it, and how long that took.
+    pub fn authentication(&self, method: &'static str, asked: &str, outcome: &'static str, duration: Duration) {
+        self.shared.authentication.at([method, asked, outcome]).observe(duration);
+    }
+
     /// A policy would not let a request pass: it was `rejected`, or only `logged`.
     pub fn policy(&self, name: &str, decision: &'static str, reason: Reason) {
         self.shared.policies.at([name, decision, reason.code()]).add(1);
+    }
+
+    /// A policy was asked and let it pass.
+    pub fn policy_passed(&self, name: &str) {
+        self.shared.policy_passes.at([name]).add(1);
     }
 
     /// Something passed or was asked for that stands in no document.
@@ -563,6 +629,7 @@ impl WorkerReport {
             cells.connects.observe(duration);
         }
         self.fault(record.fault, record.reason);
+        self.note_error(record.fault, || RecentError::of_tunnel(record));
         if let Some(client) = record.client {
             self.clients.borrow_mut().tunnel(client.ip(), record.duration);
         }
@@ -573,6 +640,7 @@ impl WorkerReport {
     pub fn flush(&self) {
         self.clients.borrow_mut().publish(&self.shared.clients, Instant::now());
         self.shadows.borrow_mut().publish(&self.shared.shadows);
+        self.errors.borrow_mut().publish(&self.shared.errors);
         self.lines.borrow_mut().flush(&self.shared.lines_dropped);
         self.spans.borrow_mut().flush();
     }
@@ -590,6 +658,7 @@ impl WorkerReport {
 
 impl Drop for WorkerReport {
     fn drop(&mut self) {
+        self.errors.get_mut().publish(&self.shared.errors);
         self.lines.get_mut().end(&self.shared.lines_dropped);
         self.spans.get_mut().end(&self.shared.spans_dropped);
         self.shared.in_use.store(false, Ordering::Release);

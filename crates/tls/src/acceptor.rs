@@ -4,6 +4,7 @@
 //! swapped. Ruled by RFC 8446 §4.1.2, RFC 6066 §3 and RFC 7301.
 
 use crate::chooser::{Choice, Chooser};
+use crate::ech::EchKeys;
 use crate::ffi::{self, Owned};
 use crate::link::{self, Chosen, Link, Opening};
 use crate::remote::Remote;
@@ -13,8 +14,9 @@ use std::os::raw::{c_int, c_uint, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::slice;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use wire::client_hello::{ClientHello, HelloError};
-use wire::ja4::Ja4;
+use wire::ja4::{Ja4, Over};
 
 /// A client's certificate message may be this long: a chain of four RSA-4096 certificates fits several times.
 const MAX_CLIENT_CHAIN_BYTES: usize = 32 * 1024;
@@ -28,6 +30,7 @@ const MAX_HELLO_WITH_CHAIN_BYTES: usize = MAX_CLIENT_CHAIN_BYTES + 8 * 1024;
 pub struct Acceptor {
     context: Owned<sys::SSL_CTX>,
     tickets: Arc<TicketKeys>,
+    opens_hellos: AtomicBool,
 }
 
 impl Acceptor {
@@ -53,7 +56,23 @@ impl Acceptor {
             sys::SSL_CTX_set_alpn_select_cb(pointer, Some(select_alpn), std::ptr::null_mut());
             sys::SSL_CTX_set_msg_callback(pointer, Some(link::see_message));
         }
-        Ok(Acceptor { context, tickets })
+        Ok(Acceptor { context, tickets, opens_hellos: AtomicBool::new(false) })
+    }
+
+    /// Opens ClientHellos that are encrypted for these keys from now on. Handshakes under way keep those that they began with.
+    ///
+    /// # Errors
+    /// There is no key among them.
+    pub fn open_hellos_for(&self, keys: &EchKeys) -> Result<(), Error> {
+        ffi::clear_errors();
+        keys.apply(&self.context)?;
+        self.opens_hellos.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether there are such keys. The library has no way to take them away again.
+    pub fn opens_hellos(&self) -> bool {
+        self.opens_hellos.load(Ordering::Relaxed)
     }
 
     /// A session about to accept, which will ask `chooser`.
@@ -70,7 +89,7 @@ impl Acceptor {
         // SAFETY: the session keeps a reference to the context; a fresh session is ours.
         let ssl = unsafe { Owned::from_raw(sys::SSL_new(self.context.as_ptr()), "making a TLS session")? };
         let may_hold_chain = chooser.asks_for_certificates();
-        let opening = Opening { chooser, tickets: Arc::clone(&self.tickets), chosen: None };
+        let opening = Opening { chooser, tickets: Arc::clone(&self.tickets), chosen: None, has_waited: false };
         link::attach(&ssl, over(Link::server(opening)))?;
         // SAFETY: the session is live. Its handshake configuration goes once the handshake is over: 1.5 KiB less while idle. With the mode that
         // asks for certificates the library takes a ClientHello as long as it takes a chain; `settle` sets the mode that counts.
@@ -96,11 +115,11 @@ impl Opening {
         self.chosen.as_ref().and_then(|chosen| chosen.client_auth.as_deref())
     }
 
-    /// Asks for the choice and sets it on the session.
+    /// Asks for the choice and sets it on the session; false if a certificate is to come first, whose name is left in the link.
     ///
     /// # Safety
     /// `ssl` is live and in its early callback; `link` is its link.
-    unsafe fn choose(&mut self, ssl: *mut sys::SSL, link: &Link, body: &[u8]) -> Result<(), (Alert, Error)> {
+    unsafe fn choose(&mut self, ssl: *mut sys::SSL, link: &Link, body: &[u8]) -> Result<bool, (Alert, Error)> {
         let hello = ClientHello::parse(body).map_err(reject_hello)?;
         // SSL 3.0 and earlier must not be spoken, also not by who says so and offers TLS 1.3 beside it (RFC 8446 §D.5).
         if hello.legacy_version < ProtocolVersion::Tls10.number() {
@@ -110,12 +129,22 @@ impl Opening {
         if hello.has_malformed_hybrid_share() {
             return Err((Alert::ILLEGAL_PARAMETER, Error::Peer("BAD_HYBRID_KEYSHARE".into())));
         }
+        if !self.has_waited
+            && link.flight.is_none()
+            && let Some(name) = self.chooser.awaits(&hello)
+        {
+            self.has_waited = true;
+            link.awaited.set(Some(name));
+            return Ok(false);
+        }
         let choice = self.chooser.choose(&hello).map_err(|alert| (alert, Error::Rejected(alert)))?;
         if self.chooser.wants_fingerprint() {
-            link.fingerprint.set(Some(Box::new(Ja4::of(&hello, |text| ffi::sha256(&[text])))));
+            let over = if link.flight.is_some() { Over::Quic } else { Over::Tcp };
+            link.fingerprint.set(Some(Box::new(Ja4::of(&hello, over, |text| ffi::sha256(&[text])))));
         }
         // SAFETY: passed on to the caller.
-        unsafe { self.settle(ssl, link, choice, &hello) }.map_err(|error| (Alert::INTERNAL_ERROR, error))
+        unsafe { self.settle(ssl, link, choice, &hello) }.map_err(|error| (Alert::INTERNAL_ERROR, error))?;
+        Ok(true)
     }
 
     /// # Safety
@@ -161,7 +190,7 @@ fn reject_hello(error: HelloError) -> (Alert, Error) {
     }
 }
 
-/// Runs once per handshake, when the ClientHello is complete. `SSL_CTX_set_select_certificate_cb`.
+/// Runs once per handshake, when the ClientHello is complete, and again if it was to be suspended. `SSL_CTX_set_select_certificate_cb`.
 unsafe extern "C" fn select_certificate(hello: *const sys::SSL_CLIENT_HELLO) -> sys::ssl_select_cert_result_t {
     // SAFETY: the library calls with a live hello of a live session of ours, whose body stays where it is for the call.
     let (ssl, link, body) = unsafe {
@@ -182,7 +211,8 @@ unsafe extern "C" fn select_certificate(hello: *const sys::SSL_CLIENT_HELLO) -> 
         outcome
     }));
     let rejection = match outcome {
-        Ok(Ok(())) => return sys::ssl_select_cert_result_t_ssl_select_cert_success,
+        Ok(Ok(true)) => return sys::ssl_select_cert_result_t_ssl_select_cert_success,
+        Ok(Ok(false)) => return sys::ssl_select_cert_result_t_ssl_select_cert_retry,
         Ok(Err(rejection)) => rejection,
         Err(_) => (Alert::INTERNAL_ERROR, Error::Ours("choosing for a ClientHello panicked".into())),
     };

@@ -8,6 +8,14 @@ use wire::client_hello::ClientHello;
 
 /// Decides, once per handshake and before anything is negotiated, what this client gets.
 pub trait Chooser {
+    /// The name whose certificate is to come before there is a choice: the handshake is suspended for it
+    /// ([`Handshake::WantCertificate`](crate::Handshake)), once, and then [`Chooser::choose`] is asked whatever has become of it. Not asked under QUIC,
+    /// where nobody has shown yet that the client's address is its own.
+    fn awaits(&self, hello: &ClientHello<'_>) -> Option<Box<str>> {
+        let _ = hello;
+        None
+    }
+
     /// The choice for this ClientHello, or the alert to reject it with.
     ///
     /// # Errors

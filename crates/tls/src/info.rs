@@ -35,6 +35,8 @@ pub struct Info {
     pub signature_algorithm: Option<&'static str>,
     /// A session was resumed.
     pub resumed: bool,
+    /// The ClientHello was encrypted (RFC 9849), and what is said here is of the inner one.
+    pub ech: bool,
     /// The peer's verified certificate.
     pub peer: Option<Box<PeerCertificate>>,
     /// The client's JA4 fingerprint; none on the client side, and where the [`Chooser`](crate::Chooser) does not want it.
@@ -88,11 +90,12 @@ pub(crate) fn of_session(
 ) -> Info {
     let pointer = ssl.as_ptr();
     // SAFETY: the session is live; cipher and group names come from static tables.
-    let (cipher, group, resumed) = unsafe {
+    let (cipher, group, resumed, ech) = unsafe {
         let cipher = sys::SSL_get_current_cipher(pointer);
         let cipher = if cipher.is_null() { None } else { ffi::static_text(sys::SSL_CIPHER_standard_name(cipher)) };
         let group = ffi::static_text(sys::SSL_get_group_name(sys::SSL_get_group_id(pointer)));
-        (cipher.unwrap_or("unknown"), group, sys::SSL_session_reused(pointer) == 1)
+        let resumed = sys::SSL_session_reused(pointer) == 1;
+        (cipher.unwrap_or("unknown"), group, resumed, sys::SSL_ech_accepted(pointer) == 1)
     };
     Info {
         version: version(ssl),
@@ -104,6 +107,7 @@ pub(crate) fn of_session(
         key_algorithm: algorithms.key,
         signature_algorithm: algorithms.signature,
         resumed,
+        ech,
         peer: verified_peer(ssl).map(Box::new),
         fingerprint,
     }
@@ -157,6 +161,13 @@ fn alpn(ssl: &Owned<sys::SSL>) -> Option<Box<[u8]>> {
 fn peer_certificate(ssl: &Owned<sys::SSL>) -> Option<Owned<sys::X509>> {
     // SAFETY: the session is live; the certificate comes with a reference of its own.
     unsafe { Owned::from_raw(sys::SSL_get_peer_certificate(ssl.as_ptr()), "reading the peer's certificate") }.ok()
+}
+
+/// The certificate that the peer has sent, DER, verified or not. That it has the key is proven by the handshake.
+pub(crate) fn shown_certificate(ssl: &Owned<sys::SSL>) -> Option<Vec<u8>> {
+    let certificate = peer_certificate(ssl)?;
+    // SAFETY: the certificate is live; `i2d_X509` belongs to its type.
+    unsafe { trust::der(certificate.as_ptr(), sys::i2d_X509) }
 }
 
 /// The peer's certificate, if it sent one and it was verified.

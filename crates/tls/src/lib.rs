@@ -15,6 +15,7 @@ pub mod session;
 pub mod info;
 pub mod acceptor;
 pub mod connector;
+pub mod ech;
 mod tickets;
 mod key_method;
 mod link;
@@ -38,6 +39,7 @@ pub use chooser::{Choice, Chooser};
 pub use client_auth::ClientAuth;
 pub use connector::Connector;
 pub use crypto::KeyType;
+pub use ech::{EchKey, EchKeys};
 pub use error::{Alert, Error};
 pub use identity::Identity;
 pub use info::{Info, PeerCertificate};
@@ -46,7 +48,7 @@ pub use policy::{Policy, ProtocolVersion};
 pub use quic::QuicSession;
 pub use remote::{KeyRequest, KeyResponse};
 pub use session::{Handshake, Read, Session};
-pub use ticket_keys::{TicketKeys, TicketSecrets};
+pub use ticket_keys::{SharedMasters, TicketKeys, TicketMaster, TicketSecrets};
 
 // The helpers in `tests/support` serve unit tests, too, and name this crate as a stranger would.
 #[cfg(test)]

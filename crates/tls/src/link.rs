@@ -26,6 +26,8 @@ pub(crate) struct Opening {
     /// Keys for this handshake's tickets.
     pub(crate) tickets: Arc<TicketKeys>,
     pub(crate) chosen: Option<Chosen>,
+    /// The handshake has been suspended for a certificate, and is not suspended again.
+    pub(crate) has_waited: bool,
 }
 
 /// A choice that was made, as far as the handshake still asks for it.
@@ -75,6 +77,8 @@ pub(crate) struct Link {
     pub(crate) origin: Option<Box<Origin>>,
     /// Server side, until the handshake is over: the identity's key, if it is elsewhere.
     pub(crate) remote: Cell<Option<Box<Remote>>>,
+    /// Server side: the name whose certificate the handshake waits for, until somebody takes it.
+    pub(crate) awaited: Cell<Option<Box<str>>>,
     /// The alert that was written last.
     pub(crate) alert: Cell<Option<Alert>>,
     /// Server side: the client's fingerprint, where it is wanted.

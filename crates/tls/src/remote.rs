@@ -31,6 +31,11 @@ impl fmt::Debug for KeyRequest {
 }
 
 impl KeyRequest {
+    /// A signature that no handshake asks for: over a digest, for Ed25519 over the message.
+    pub fn signature(operation: Operation, input: Vec<u8>, key: Arc<PublicKey>) -> KeyRequest {
+        KeyRequest { operation, input, key }
+    }
+
     /// What is asked for: a signature, or under the legacy policy the secret of an RSA key exchange.
     pub fn operation(&self) -> Operation {
         self.operation
@@ -103,6 +108,13 @@ pub struct KeyResponse(pub(crate) Zeroizing<Vec<u8>>);
 impl fmt::Debug for KeyResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("KeyResponse")
+    }
+}
+
+impl KeyResponse {
+    /// The signature; of a decryption the padded block.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
     }
 }
 

@@ -63,6 +63,9 @@ pub enum Handshake {
     WantInput,
     /// Needs its private key, which is elsewhere: see [`Session::key_request`]. Input need not be read meanwhile.
     WantKey,
+    /// Waits for a certificate: see [`Session::awaited_name`]. Once it is there, or will not come, go on with [`Session::handshake`], or end the session with
+    /// [`Session::fail`]. Input need not be read meanwhile.
+    WantCertificate,
     /// Complete (flush the output).
     Done,
 }
@@ -118,6 +121,7 @@ impl Session {
         match self.reason(response) {
             sys::SSL_ERROR_WANT_READ => Ok(Handshake::WantInput),
             sys::SSL_ERROR_WANT_PRIVATE_KEY_OPERATION => Ok(Handshake::WantKey),
+            sys::SSL_ERROR_PENDING_CERTIFICATE => Ok(Handshake::WantCertificate),
             _ => Err(self.broken(output)),
         }
     }
@@ -133,6 +137,11 @@ impl Session {
         if let Ok(link) = self.link() {
             link.with_remote(|remote| remote.response = Some(response));
         }
+    }
+
+    /// The name whose certificate the handshake waits for, once per [`Handshake::WantCertificate`].
+    pub fn awaited_name(&mut self) -> Option<Box<str>> {
+        self.link().ok()?.awaited.take()
     }
 
     /// Decrypts into `plain`, as many records as input and `plain` allow; advances `input` past what was taken. Post-handshake messages are handled
@@ -237,6 +246,11 @@ impl Session {
         let key_type = self.link().ok().and_then(|link| link.key_type.get());
         let algorithms = self.link().ok().map(|link| link.algorithms.get()).unwrap_or_default();
         info::of_session(&self.ssl, key_type, algorithms, self.link().ok().and_then(Link::fingerprint))
+    }
+
+    /// The certificate that the peer has shown the key of, DER, whether or not anybody vouches for it: for whoever knows the key.
+    pub fn shown_certificate(&self) -> Option<Vec<u8>> {
+        info::shown_certificate(&self.ssl)
     }
 
     /// The link, which lives as long as the session.

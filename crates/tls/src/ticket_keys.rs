@@ -1,6 +1,7 @@
 //! Session-ticket keys: one rotating master, from which every context derives its own (RFC 5077, RFC 8446 §4.6.1).
 //!
-//! Owns the secrets and when they change. Tickets themselves are made and opened by the library, which asks `tickets` for keys.
+//! Owns the secrets and when they change. Processes that share their masters are told of each change by somebody else, and change by themselves only if
+//! they are not. Tickets themselves are made and opened by the library, which asks `tickets` for keys.
 
 use aws_lc_sys as sys;
 use std::sync::{PoisonError, RwLock};
@@ -24,7 +25,7 @@ const GENERATION_LEN: usize = NAME_LEN + MASTER_LEN;
 const AGE_LEN: usize = 8;
 
 /// The rotating master secret, shared by all workers and kept across reloads. Random at start. The current generation seals and opens, the
-/// previous one only opens.
+/// previous one only opens, and so does the next one, where it is known beforehand.
 #[derive(Debug)]
 pub struct TicketKeys {
     period: Duration,
@@ -34,6 +35,8 @@ pub struct TicketKeys {
 struct Ring {
     current: Generation,
     previous: Option<Generation>,
+    /// What seals after `current`, where other processes may do so already.
+    next: Option<Generation>,
     /// When `current` began to seal.
     since: Instant,
 }
@@ -91,6 +94,69 @@ impl Generation {
     }
 }
 
+/// One master with the name that its tickets carry, for several processes. Wiped when dropped.
+#[derive(Clone)]
+pub struct TicketMaster(Zeroizing<[u8; TicketMaster::BYTES]>);
+
+impl std::fmt::Debug for TicketMaster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TicketMaster")
+    }
+}
+
+impl TicketMaster {
+    /// Length of what [`TicketMaster::bytes`] gives.
+    pub const BYTES: usize = GENERATION_LEN;
+
+    /// A new one.
+    pub fn random() -> TicketMaster {
+        let Generation { name, master } = Generation::random();
+        let mut bytes = Zeroizing::new([0; TicketMaster::BYTES]);
+        bytes[..NAME_LEN].copy_from_slice(&name);
+        bytes[NAME_LEN..].copy_from_slice(&*master);
+        TicketMaster(bytes)
+    }
+
+    /// One that [`TicketMaster::bytes`] gave; none of another length.
+    pub fn of(bytes: &[u8]) -> Option<TicketMaster> {
+        Some(TicketMaster(Zeroizing::new(bytes.try_into().ok()?)))
+    }
+
+    /// Name and master.
+    pub fn bytes(&self) -> &[u8; TicketMaster::BYTES] {
+        &self.0
+    }
+
+    fn generation(&self) -> Option<Generation> {
+        Generation::of(&*self.0)
+    }
+}
+
+/// Masters that several processes share: a ticket of one of them opens at all, also while some have not heard of a rotation yet.
+#[derive(Debug, Clone)]
+pub struct SharedMasters {
+    /// Seals and opens.
+    pub current: TicketMaster,
+    /// Opens; seals after the next rotation.
+    pub next: TicketMaster,
+    /// Opens what was sealed before the last rotation.
+    pub previous: Option<TicketMaster>,
+}
+
+impl SharedMasters {
+    /// New ones.
+    pub fn random() -> SharedMasters {
+        SharedMasters { current: TicketMaster::random(), next: TicketMaster::random(), previous: None }
+    }
+
+    /// Those after a rotation.
+    #[must_use]
+    pub fn rotated(&self) -> SharedMasters {
+        let SharedMasters { current, next, .. } = self.clone();
+        SharedMasters { current: next, next: TicketMaster::random(), previous: Some(current) }
+    }
+}
+
 /// The masters of a process on their way to the one that takes over from it.
 pub struct TicketSecrets(Zeroizing<Vec<u8>>);
 
@@ -126,7 +192,7 @@ pub(crate) struct Keys {
 impl TicketKeys {
     /// A fresh random master that rotates every `period` (at most 24 h).
     pub fn new(period: Duration) -> TicketKeys {
-        let ring = Ring { current: Generation::random(), previous: None, since: Instant::now() };
+        let ring = Ring { current: Generation::random(), previous: None, next: None, since: Instant::now() };
         TicketKeys { period: period.min(MAX_PERIOD), ring: RwLock::new(ring) }
     }
 
@@ -156,11 +222,19 @@ impl TicketKeys {
         if generations.next().is_some() {
             return None;
         }
-        let (keys, now) = (TicketKeys::new(period), Instant::now());
-        // A machine may have run for less time than a master was used on another one.
-        let since = now.checked_sub(Duration::from_millis(u64::from_be_bytes(*age))).unwrap_or(now);
-        *keys.write() = Ring { current, previous, since };
+        let keys = TicketKeys::new(period);
+        let since = ago(Duration::from_millis(u64::from_be_bytes(*age)));
+        *keys.write() = Ring { current, previous, next: None, since };
         Some(keys)
+    }
+
+    /// Goes on with masters that other processes have, too, and of which the current one has sealed for so long.
+    pub fn share(&self, masters: &SharedMasters, age: Duration) {
+        let SharedMasters { current, next, previous } = masters;
+        let previous = previous.as_ref().and_then(TicketMaster::generation);
+        if let (Some(current), next) = (current.generation(), next.generation()) {
+            *self.write() = Ring { current, previous, next, since: ago(age) };
+        }
     }
 
     /// Rotates now; the previous generation stays for opening only.
@@ -203,6 +277,9 @@ impl TicketKeys {
         if ring.current.name == name {
             return Some((ring.current.derive(context)?, false));
         }
+        if let Some(next) = ring.next.as_ref().filter(|next| next.name == name) {
+            return Some((next.derive(context)?, false));
+        }
         let previous = ring.previous.as_ref().filter(|previous| previous.name == name)?;
         Some((previous.derive(context)?, true))
     }
@@ -212,9 +289,16 @@ impl TicketKeys {
     }
 }
 
+/// When that was. A machine may have run for less time than a master was used on another one.
+fn ago(age: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_sub(age).unwrap_or(now)
+}
+
 impl Ring {
     fn rotate(&mut self, now: Instant) {
-        self.previous = Some(std::mem::replace(&mut self.current, Generation::random()));
+        let next = self.next.take().unwrap_or_else(Generation::random);
+        self.previous = Some(std::mem::replace(&mut self.current, next));
         self.since = now;
     }
 }
@@ -287,6 +371,39 @@ mod tests {
         let mut old = whole;
         old[..8].fill(255);
         assert!(TicketKeys::with(HOUR, &TicketSecrets::new(old)).is_some(), "older than the machine");
+    }
+
+    #[test]
+    fn shared_masters_open_at_all_also_before_and_after_a_rotation_that_one_missed() {
+        let (one, late) = (TicketKeys::new(HOUR), TicketKeys::new(HOUR));
+        let opens = |keys: &TicketKeys, sealed: &Keys| {
+            let opened = keys.opening(&sealed.name, &[1; 32], Instant::now());
+            opened.map(|(opened, renew)| {
+                assert!(opened.bytes == sealed.bytes);
+                renew
+            })
+        };
+        let seal = |keys: &TicketKeys| keys.sealing(&[1; 32], Instant::now()).unwrap();
+        let first = SharedMasters::random();
+        one.share(&first, Duration::ZERO);
+        late.share(&first, Duration::ZERO);
+        let early = seal(&one);
+        assert_eq!((opens(&one, &early), opens(&late, &early)), (Some(false), Some(false)));
+        let second = first.rotated();
+        one.share(&second, Duration::ZERO);
+        let sealed = seal(&one);
+        assert!(sealed.name != early.name);
+        assert_eq!(opens(&late, &sealed), Some(false), "it knows what comes next");
+        assert_eq!((opens(&one, &seal(&late)), opens(&one, &early)), (Some(true), Some(true)));
+        // Who hears nothing any more goes on with what comes next, when it is due.
+        late.share(&first, HOUR);
+        assert!(seal(&late).name == sealed.name);
+        late.share(&second.rotated(), Duration::ZERO);
+        assert_eq!(opens(&late, &early), None, "two rotations are the end of a ticket");
+        assert_eq!(opens(&late, &sealed), Some(true));
+        // Another process that takes over from it needs no more than what it may still have to open.
+        let next = TicketKeys::with(HOUR, &late.secrets()).unwrap();
+        assert_eq!(opens(&next, &sealed), Some(true));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use tls::crypto::digest::sha256;
 use wire::client_hello::ClientHello;
-use wire::ja4::Ja4;
+use wire::ja4::{Ja4, Over};
 
 #[test]
 fn a_browser_has_the_fingerprint_that_is_published_for_it() {
@@ -24,7 +24,7 @@ fn a_browser_has_the_fingerprint_that_is_published_for_it() {
         ],
         ..ClientHello::default()
     };
-    assert_eq!(Ja4::of(&hello, sha256).as_str(), "t13d1516h2_8daaf6152771_e5627efa2ab1");
+    assert_eq!(Ja4::of(&hello, Over::Tcp, sha256).as_str(), "t13d1516h2_8daaf6152771_e5627efa2ab1");
 }
 
 /// What `huginn-net-tls` 2.2.1 says of the same bytes.
@@ -44,6 +44,6 @@ fn real_clients_have_the_fingerprints_that_others_compute() {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/ja4").join(client);
         let body = std::fs::read(file).unwrap();
         let hello = ClientHello::parse(&body).unwrap();
-        assert_eq!(Ja4::of(&hello, sha256).as_str(), expected, "{client}");
+        assert_eq!(Ja4::of(&hello, Over::Tcp, sha256).as_str(), expected, "{client}");
     }
 }

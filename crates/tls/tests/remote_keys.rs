@@ -205,6 +205,7 @@ fn key_exchange(response: impl Fn(&Issued, &KeyRequest) -> tls::KeyResponse) -> 
                 assert!(count > 0);
                 input.extend_from_slice(&bytes[..count]);
             }
+            Ok(Handshake::WantCertificate) => panic!("its certificate is there"),
             Err(error) => {
                 // Every kind of wrong response looks the same: the Finished message does not open.
                 assert!(error.to_string().contains("BAD_DECRYPT") || error.to_string().contains("BAD_RECORD_MAC"));

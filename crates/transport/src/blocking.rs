@@ -26,9 +26,14 @@ impl Sealed {
             match sealed.step(stream, |session, input, output| session.handshake(input, output))? {
                 Handshake::Done => return Ok(sealed),
                 Handshake::WantInput => sealed.receive(stream)?,
-                Handshake::WantKey => return Err(ErrorKind::Unsupported.into()),
+                Handshake::WantKey | Handshake::WantCertificate => return Err(ErrorKind::Unsupported.into()),
             }
         }
+    }
+
+    /// The session.
+    pub fn session(&self) -> &Session {
+        &self.session
     }
 
     /// Reads what comes next, at least one byte unless `into` is empty; 0 once the peer has said that this is the end (close_notify, RFC 8446 section 6.1).

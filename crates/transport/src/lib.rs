@@ -101,10 +101,25 @@ pub enum Broken {
     Tls(tls::Error),
     /// The private key, which is elsewhere, could not be used.
     Key(KeyFailure),
+    /// The certificate that it waited for did not come.
+    Certificate(NoCertificate),
 }
 
-/// Where a handshake has its private key used, if it is elsewhere.
+/// Why a handshake that waited for a certificate got none, in words for the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoCertificate(pub &'static str);
+
+/// Where a handshake has its private key used, if it is elsewhere, and its certificate made, if there is none yet.
 pub trait Keys {
+    /// Waits for the certificate of a name, for which the handshake is suspended. Dropping the future ends the wait, and nothing else.
+    ///
+    /// # Errors
+    /// Why there is none; the handshake ends with an alert (unrecognized_name).
+    fn certificate(&self, server_name: &str) -> impl Future<Output = Result<(), NoCertificate>> {
+        let _ = server_name;
+        std::future::ready(Err(NoCertificate("nobody makes certificates")))
+    }
+
     /// Does what is asked. Dropping the future cancels it.
     ///
     /// # Errors
@@ -142,6 +157,7 @@ impl std::fmt::Display for Broken {
             Broken::Socket(error) => error.fmt(f),
             Broken::Tls(error) => error.fmt(f),
             Broken::Key(failure) => failure.fmt(f),
+            Broken::Certificate(why) => f.write_str(why.0),
         }
     }
 }
@@ -152,6 +168,7 @@ impl From<Broken> for io::Error {
             Broken::Socket(error) => error,
             Broken::Tls(error) => io::Error::new(io::ErrorKind::InvalidData, error),
             Broken::Key(failure) => io::Error::other(failure),
+            Broken::Certificate(why) => io::Error::other(why.0),
         }
     }
 }
@@ -255,6 +272,11 @@ impl Transport {
                     self.use_key(sealed, keys).await?;
                     continue;
                 }
+                Handshake::WantCertificate => {
+                    flushed?;
+                    self.await_certificate(sealed, keys).await?;
+                    continue;
+                }
             }
             if self.receive_sealed(sealed).await? == 0 {
                 return Err(Broken::Socket(io::ErrorKind::UnexpectedEof.into()));
@@ -270,25 +292,45 @@ impl Transport {
         };
         // Asked for again although nothing was answered: a problem of ours, which must not become a loop.
         let Some(request) = request else { return Err(Broken::Tls(tls::Error::Ours("no key request".into()))) };
-        let outcome = {
-            let mut response = pin!(keys.perform(&request, name.as_deref().unwrap_or_default()));
-            poll_fn(|context| match response.as_mut().poll(context) {
-                Poll::Ready(response) => Poll::Ready(Ok(response)),
-                Poll::Pending => self.poll_gone(context, sealed).map(Err),
-            })
-            .await?
-        };
-        match outcome {
+        match self.while_there(sealed, keys.perform(&request, name.as_deref().unwrap_or_default())).await? {
             Ok(response) => {
                 sealed.session.borrow_mut().respond(response);
                 Ok(())
             }
             Err(failure) => {
-                sealed.session.borrow_mut().fail(tls::Alert::INTERNAL_ERROR, &mut sealed.taken_output());
-                let _ = self.flush().await;
+                self.end_handshake(sealed, tls::Alert::INTERNAL_ERROR).await;
                 Err(Broken::Key(failure))
             }
         }
+    }
+
+    /// Waits for the certificate of the client's name, for as long as the client waits for it. If it does not come, an alert tells the client.
+    async fn await_certificate(&self, sealed: &Sealed, keys: &impl Keys) -> Result<(), Broken> {
+        let name = sealed.session.borrow_mut().awaited_name();
+        // As for keys: it must not become a loop.
+        let Some(name) = name else { return Err(Broken::Tls(tls::Error::Ours("no name to wait for".into()))) };
+        match self.while_there(sealed, keys.certificate(&name)).await? {
+            Ok(()) => Ok(()),
+            Err(why) => {
+                self.end_handshake(sealed, tls::Alert::UNRECOGNIZED_NAME).await;
+                Err(Broken::Certificate(why))
+            }
+        }
+    }
+
+    /// Waits for something on behalf of the client, as long as it is there.
+    async fn while_there<T>(&self, sealed: &Sealed, wait: impl Future<Output = T>) -> Result<T, Broken> {
+        let mut wait = pin!(wait);
+        poll_fn(|context| match wait.as_mut().poll(context) {
+            Poll::Ready(output) => Poll::Ready(Ok(output)),
+            Poll::Pending => self.poll_gone(context, sealed).map(Err),
+        })
+        .await
+    }
+
+    async fn end_handshake(&self, sealed: &Sealed, alert: tls::Alert) {
+        sealed.session.borrow_mut().fail(alert, &mut sealed.taken_output());
+        let _ = self.flush().await;
     }
 
     /// Ready once the client is gone. What it sends meanwhile is kept, as far as there is room for it.

@@ -1,6 +1,6 @@
 //! JA4: which program a TLS client is, by what it offers in its ClientHello.
 //!
-//! Pure; the digest is passed in, since this crate has no cryptography. Follows FoxIO's specification of JA4 for TLS over TCP: what is random by design
+//! Pure; the digest is passed in, since this crate has no cryptography. Follows FoxIO's specification of JA4 for TLS over TCP and QUIC: what is random by design
 //! (GREASE, RFC 8701) does not count, and neither does the order of suites and extensions.
 
 use std::fmt;
@@ -18,16 +18,25 @@ const OF_NOTHING: &[u8] = b"000000000000";
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Ja4([u8; LENGTH]);
 
+/// What a ClientHello came over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Over {
+    /// TCP.
+    Tcp,
+    /// QUIC.
+    Quic,
+}
+
 impl Ja4 {
-    /// That of a ClientHello that came over TCP.
-    pub fn of(hello: &ClientHello<'_>, sha256: impl Fn(&[u8]) -> [u8; 32]) -> Ja4 {
+    /// That of a ClientHello.
+    pub fn of(hello: &ClientHello<'_>, over: Over, sha256: impl Fn(&[u8]) -> [u8; 32]) -> Ja4 {
         let mut suites = meant(&hello.cipher_suites);
         suites.sort_unstable();
         // Sorted already, each once.
         let kinds = meant(&hello.extensions);
         let schemes = meant(&hello.signature_schemes);
         let mut fingerprint = Vec::with_capacity(LENGTH);
-        fingerprint.push(b't');
+        fingerprint.push(if over == Over::Quic { b'q' } else { b't' });
         fingerprint.extend_from_slice(version(hello));
         fingerprint.push(if kinds.contains(&SERVER_NAME) { b'd' } else { b'i' });
         fingerprint.extend(count(suites.len()));
@@ -142,7 +151,7 @@ mod tests {
     /// Stands for SHA-256: the text itself, so that a test sees it.
     fn show(hello: &ClientHello<'_>) -> (String, Vec<String>) {
         let seen = std::cell::RefCell::new(Vec::new());
-        let fingerprint = Ja4::of(hello, |text| {
+        let fingerprint = Ja4::of(hello, Over::Tcp, |text| {
             seen.borrow_mut().push(String::from_utf8_lossy(text).into_owned());
             [0xab; 32]
         });

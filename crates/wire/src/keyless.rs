@@ -12,7 +12,7 @@ mod frame;
 mod operation;
 
 pub use frame::{Dialect, Frame, FrameError, TooLong, write_error};
-pub use operation::{HashKind, KeyFamily, OPERATION_NAMES, Operation};
+pub use operation::{HashKind, KeyFamily, MAKE_KEY_NAME, OPERATION_NAMES, Operation};
 
 /// The protocol that both ends name in ALPN if they speak the extension; without it neither end sends anything of it.
 pub const EXTENSION_ALPN: &[u8] = b"portunus-keyless/1";
@@ -44,6 +44,9 @@ pub mod opcode {
     pub const ERROR: u8 = 0xff;
     /// Extension: the operation with this frame's request id is not wanted any more. Has no response of its own.
     pub const CANCEL: u8 = 0x40;
+    /// Extension: the request for a new key. Its payload is the [code](super::KeyFamily::code) of the type; the result is the public half, a
+    /// SubjectPublicKeyInfo.
+    pub const MAKE_KEY: u8 = 0x41;
 }
 
 /// Tags of items.
@@ -115,6 +118,10 @@ impl ErrorCode {
     pub const BUSY: ErrorCode = ErrorCode(0x40);
     /// Extension: the deadline passed before the operation was begun.
     pub const DEADLINE_PASSED: ErrorCode = ErrorCode(0x41);
+    /// Extension: no key was made, since the server cannot keep another one.
+    pub const NOT_KEPT: ErrorCode = ErrorCode(0x42);
+    /// Enrolment: neither the token nor the certificate entitles to another certificate.
+    pub const NOT_ENTITLED: ErrorCode = ErrorCode(0x43);
 
     /// A short stable name, for logs and metrics.
     pub fn name(self) -> &'static str {
@@ -132,6 +139,8 @@ impl ErrorCode {
             ErrorCode::REMOTE_CONFIGURATION => "remote_configuration",
             ErrorCode::BUSY => "busy",
             ErrorCode::DEADLINE_PASSED => "deadline_passed",
+            ErrorCode::NOT_KEPT => "not_kept",
+            ErrorCode::NOT_ENTITLED => "not_entitled",
             ErrorCode(_) => "unknown",
         }
     }

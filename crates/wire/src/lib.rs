@@ -1,5 +1,5 @@
-//! Bytes to values and back: HTTP/1 heads and chunks, frames and field sections of HTTP/3, request targets, ClientHello and JA4, keyless frames, PROXY
-//! protocol, Envoy's messages to authorization services and external processors, frames of WebSockets.
+//! Bytes to values and back: HTTP/1 heads and chunks, frames and field sections of HTTP/3, request targets, ClientHello and JA4, keyless frames, enrolment, PROXY
+//! protocol, Envoy's messages to authorization services and external processors, frames of WebSockets, commands and replies of Valkey and Redis.
 //!
 //! Owns every parser that reads a peer's bytes. Does no I/O, keeps no clock, spawns nothing, and never
 //! panics on input. Ruled by RFC 9110, RFC 9112, RFC 9114, RFC 9204, RFC 3986, RFC 8446 §4.1.2 and
@@ -17,12 +17,16 @@
 
 pub mod ja4;
 pub mod client_hello;
+pub mod ech;
+pub mod enrolment;
 pub mod envoy;
 pub mod hello_records;
+pub mod hexadecimal;
 pub mod http;
 pub mod keyless;
 pub mod protobuf;
 pub mod proxy_protocol;
+pub mod resp;
 pub mod short_text;
 pub mod simple_proxy;
 pub mod trace_context;

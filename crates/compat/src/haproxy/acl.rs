@@ -35,17 +35,35 @@ pub(crate) enum Test {
     BodyOver(u64),
     /// More requests in the period of a table.
     Rate(Rate),
-    /// A user of this list.
-    User(String),
+    /// A user of a list.
+    User(Users),
     /// A counter that is not carried, and why. Nothing limits by it: whether it holds for a client that does little.
     Counter(String, bool),
     /// What is not understood, and why.
     Unknown(String),
 }
 
-/// More requests than this in the period of a table.
+/// Users of a list: all of them, or those in one of these groups.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Users {
+    pub(crate) list: String,
+    pub(crate) groups: Vec<String>,
+}
+
+/// What a table counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Counted {
+    Requests,
+    /// New connections.
+    Connections,
+    /// Connections that are open.
+    Open,
+}
+
+/// More than this: in the period of a table, or at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rate {
+    pub(crate) of: Counted,
     /// The counter that `track-sc` feeds; none for the address of the client.
     pub(crate) slot: Option<String>,
     pub(crate) table: Option<String>,
@@ -469,7 +487,12 @@ impl Criterion<'_> {
                     values.iter().filter(|value| *value != "eq").map(|value| value.parse().ok()).collect();
                 ports.filter(|ports| !ports.is_empty()).map_or_else(|| self.unknown(), |ports| Ok(Test::Ports(ports)))
             }
-            "http_auth" if !argument.is_empty() => Ok(Test::User(argument.to_owned())),
+            "http_auth" if !argument.is_empty() => {
+                Ok(Test::User(Users { list: argument.to_owned(), groups: Vec::new() }))
+            }
+            "http_auth_group" if !argument.is_empty() && self.how == How::Is => {
+                Ok(Test::User(Users { list: argument.to_owned(), groups: values.to_vec() }))
+            }
             "always_true" | "req_proto_http" | "req.proto_http" | "req_ssl_hello_type" | "req.ssl_hello_type"
             | "req.len" | "req_len" | "wait_end" => constant(true),
             "always_false" => constant(false),
@@ -493,7 +516,9 @@ impl Criterion<'_> {
         let mut arguments = self.argument.split(',').map(str::trim).filter(|word| !word.is_empty());
         let table = arguments.find(|word| !word.bytes().all(|byte| byte.is_ascii_digit())).map(str::to_owned);
         match (kind, over(self.values)) {
-            ("http_req_rate", Some(over)) => Test::Rate(Rate { slot, table, over }),
+            ("http_req_rate", Some(over)) => Test::Rate(Rate { of: Counted::Requests, slot, table, over }),
+            ("conn_rate" | "sess_rate", Some(over)) => Test::Rate(Rate { of: Counted::Connections, slot, table, over }),
+            ("conn_cur", Some(over)) => Test::Rate(Rate { of: Counted::Open, slot, table, over }),
             _ => {
                 let holds = self.values.first().is_some_and(|word| matches!(word.as_str(), "lt" | "le"));
                 Test::Counter(format!("`{}` counts what is not counted here", self.shown), holds)

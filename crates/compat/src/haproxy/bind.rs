@@ -178,7 +178,10 @@ fn addresses(text: &str, is_dual: bool) -> Result<Vec<(String, Option<u16>)>, St
     let kinds = ["ipv4@", "ipv6@", "tcp@", "tcp4@", "tcp6@"];
     let text = kinds.iter().find_map(|kind| text.strip_prefix(kind)).unwrap_or(text);
     if text.contains('@') {
-        return Err("a socket of a kind that is not there (QUIC, abstract, inherited)".to_owned());
+        return Err(
+            "a socket of a kind that is not read (abstract, inherited; QUIC is `http3: true` of the listener on TCP)"
+                .to_owned(),
+        );
     }
     let (host, ports) = text.rsplit_once(':').ok_or("an address without a port")?;
     let (low, high) = ports.split_once('-').unwrap_or((ports, ports));

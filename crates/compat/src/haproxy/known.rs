@@ -57,6 +57,7 @@ const PROXY: &[&str] = &[
     "srvtcpka-cnt",
     "srvtcpka-idle",
     "srvtcpka-intvl",
+    "source",
     "stats",
     "stick",
     "stick-table",
@@ -69,6 +70,7 @@ const PROXY: &[&str] = &[
     "use_backend",
     "declare",
     "email-alert",
+    "errorfile",
     "reqdeny",
     "reqideny",
     "reqtarpit",
@@ -80,10 +82,6 @@ const PROXY: &[&str] = &[
 
 /// What is left out, and why.
 const LEFT_OUT: &[(&str, &str)] = &[
-    (
-        "errorfile",
-        "a page for errors is a file of HTML or text, without a status line and fields: name it in `error_pages`",
-    ),
     ("errorfiles", "pages for errors are files of HTML or text: name them in `error_pages`"),
     ("errorloc", "an error is no redirect; `error_pages` has pages for errors"),
     ("errorloc302", "an error is no redirect; `error_pages` has pages for errors"),
@@ -96,7 +94,6 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("http-send-name-header", "servers do not get their own names"),
     ("ignore-persist", "cookies that keep clients at servers count for all requests"),
     ("force-persist", "a server that is down gets no requests"),
-    ("source", "addresses to connect from are chosen by the system"),
     ("persist", "nothing here reads RDP"),
     ("tcp-response", "what servers send in tunnels is not looked at"),
     ("reqadd", "it is of old versions: write `http-request add-header`"),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::Making;
-use super::acl::{Condition, Test, Truth, is_in};
+use super::acl::{Condition, Counted, Test, Truth, is_in};
 use super::region::{Meetings, Region};
 use super::rules::{Action, Edit, Message, Rule};
 use super::template::{self, Facts};
@@ -259,7 +259,10 @@ impl Making<'_> {
         let why = match (&holds, first, limits.len(), denies) {
             (Truth::No, Test::Rate(_) | Test::BodyOver(_) | Test::User(_), ..) => return Truth::No,
             (Truth::Path(_) | Truth::Depends(_), ..) => return holds,
-            (Truth::Yes, Test::Rate(rate), 1, true) => match self.rate(rule, rate, state) {
+            (Truth::Yes, Test::Rate(rate), 1, true) if rate.of != Counted::Requests => {
+                "connections are counted in TCP mode alone; see `limits.max_connections_per_client`".to_owned()
+            }
+            (Truth::Yes, Test::Rate(rate), 1, true) => match self.rate(rule, rate, &state.tracks) {
                 Ok(name) => {
                     state.policy(name);
                     return Truth::Yes;
@@ -279,17 +282,21 @@ impl Making<'_> {
         Truth::Yes
     }
 
-    /// The policy for a rate.
-    fn rate(&mut self, rule: &Rule, rate: &super::acl::Rate, state: &State) -> Result<String, String> {
+    /// The policy for a rate, by what each counter tracks, and in which table.
+    pub(crate) fn rate(
+        &mut self,
+        rule: &Rule,
+        rate: &super::acl::Rate,
+        tracks: &BTreeMap<String, (String, String)>,
+    ) -> Result<String, String> {
         let (key, tracked) = match &rate.slot {
             None => ("src".to_owned(), None),
             Some(slot) => {
-                let (key, table) = state.tracks.get(slot).ok_or("nothing is tracked by this counter")?;
+                let (key, table) = tracks.get(slot).ok_or("nothing is tracked by this counter")?;
                 (key.clone(), Some(table.clone()))
             }
         };
         let table = rate.table.clone().or(tracked).unwrap_or_else(|| rule.proxy.clone());
-        let period = self.period(&table).ok_or("the period of its table is not known")?;
         let key = match super::acl::fetch_of(&key).0 {
             "src" => None,
             other => {
@@ -303,6 +310,14 @@ impl Making<'_> {
             }
         };
         let count = rate.over.clamp(1, 1_000_000);
+        if rate.of == Counted::Open {
+            let mut limit = Map::of([("max_in_flight", Value::plain(count))]);
+            key.into_iter().for_each(|(of, name)| limit.set("key", Map::of([(of, Value::text(name))])));
+            let mut policy = Map::of([("concurrency_limit", limit.into())]);
+            policy.comment(format!("{}: {}", rule.place, rule.shown));
+            return Ok(self.draft.policies.intern("at-once", policy));
+        }
+        let period = self.period(&table, rate.of).ok_or("the period of its table is not known")?;
         let units = [("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
         let fitting = units.iter().find(|(_, unit)| (count * unit).is_multiple_of(period));
         let (unit, length) = fitting.copied().unwrap_or(("h", 3_600_000));
@@ -336,7 +351,7 @@ impl Making<'_> {
                 keys.comment(comment);
                 return Done::End(finished(keys, state));
             }
-            Action::Ask => self.ask(rule, state),
+            Action::Ask(realm) => self.ask(rule, realm.as_deref(), state),
             Action::Edit { message, edit, field, value } => {
                 self.edit(rule, (*message, *edit), (field, value), facts, state)
             }
@@ -409,11 +424,16 @@ impl Making<'_> {
     }
 
     /// `http-request auth`.
-    fn ask(&mut self, rule: &Rule, state: &mut State) {
-        let why = "passwords are read from a file with bcrypt hashes (`htpasswd -B`); nobody passes until there is a policy such as `basic: { file: users }`";
-        state.comments.push(self.report.left_out(&rule.place, &rule.shown, why));
-        let closed = self.draft.closed();
-        state.policy(closed);
+    fn ask(&mut self, rule: &Rule, realm: Option<&str>, state: &mut State) {
+        let name = match self.passwords(rule, realm.unwrap_or(&rule.proxy)) {
+            Ok(policy) => self.draft.policies.intern("passwords", policy),
+            Err(why) => {
+                let why = format!("{why}; nobody passes until there is a policy such as `basic: {{ file: users }}`");
+                state.comments.push(self.report.left_out(&rule.place, &rule.shown, &why));
+                self.draft.closed()
+            }
+        };
+        state.policy(name);
     }
 
     fn edit(
@@ -471,6 +491,9 @@ impl Making<'_> {
         }
         if let Some(size) = state.max_body {
             keys.set("max_body", crate::native::bytes(size));
+        }
+        if let Some(pages) = self.pages_of_backend(name, state.front) {
+            keys.set("error_pages", pages);
         }
         if let Some(compression) = self.compression(name, state.front) {
             keys.set("compression", compression);

@@ -34,8 +34,8 @@ pub(crate) enum Action {
     Stop,
     /// The request ends with `deny`, `return`, `redirect` and the like; the words say how.
     Respond(Vec<String>),
-    /// Who shows no password is asked for one.
-    Ask,
+    /// Who shows no password is asked for one, of this realm.
+    Ask(Option<String>),
     Edit {
         message: Message,
         edit: Edit,
@@ -106,6 +106,10 @@ pub(crate) fn rules(at: usize, proxy: &Proxy, reader: &mut Reader<'_>) -> Rules 
     let mut out = Rules::default();
     for line in proxy.lines.iter().filter(|line| !matches!(line.word(0), "acl" | "no")) {
         let Some((list, words)) = list_of(line) else { continue };
+        if line.word(0) == "http-after-response" {
+            let how = "it holds for responses of servers; redirects and others that are made here lack it";
+            reader.comments.push(reader.report.differs(&line.place, &line.shown(), how));
+        }
         let (head, condition) = line.parts();
         let head = head.get(words..).unwrap_or_default();
         let condition = acls.condition(condition, &line.place, reader);
@@ -258,7 +262,7 @@ fn request(words: &[String]) -> Option<Action> {
         "allow" => Action::Stop,
         "deny" | "tarpit" | "reject" | "silent-drop" | "return" | "redirect" => Action::Respond(words.to_vec()),
         "block" => Action::Respond(vec!["deny".to_owned()]),
-        "auth" => Action::Ask,
+        "auth" => Action::Ask((word(words, 1) == "realm").then(|| word(words, 2).to_owned())),
         "set-header" => edit(Edit::Set),
         "add-header" => edit(Edit::Add),
         "del-header" if words.len() == 2 => edit(Edit::Remove),

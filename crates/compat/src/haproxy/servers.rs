@@ -12,11 +12,11 @@ use crate::native::{Map, Value, duration};
 const MAX_SERVERS: usize = 1_000;
 
 /// A server with the options of `default-server` before its own.
-struct Server<'l> {
-    line: &'l Line,
-    name: String,
+pub(super) struct Server<'l> {
+    pub(super) line: &'l Line,
+    pub(super) name: String,
     address: String,
-    options: Vec<String>,
+    pub(super) options: Vec<String>,
 }
 
 /// Options that take no word behind them.
@@ -120,6 +120,7 @@ const CARRIED: &[&str] = &[
     "disabled",
     "fall",
     "inter",
+    "interface",
     "maxconn",
     "maxqueue",
     "no-verifyhost",
@@ -133,9 +134,11 @@ const CARRIED: &[&str] = &[
     "send-proxy-v2-ssl",
     "slowstart",
     "sni",
+    "source",
     "ssl",
     "ssl-min-ver",
     "ssl-max-ver",
+    "usesrc",
     "verify",
     "verifyhost",
     "weight",
@@ -270,6 +273,7 @@ impl Making<'_> {
         {
             upstream.set("send_proxy", send.1);
         }
+        self.source(proxy, &used, &mut upstream)?;
         self.balance(proxy, &used, is_tcp, &mut upstream);
         self.health(proxy, &used, is_tcp, &mut upstream);
         self.times(proxy, &used, is_tcp, &mut upstream);
@@ -402,32 +406,43 @@ impl Making<'_> {
         Ok(())
     }
 
-    fn balance(&self, proxy: &Proxy, used: &[&Server<'_>], is_tcp: bool, upstream: &mut Map) {
+    /// `balance`: how a server is chosen.
+    fn algorithm(&self, line: &Line, is_tcp: bool, upstream: &mut Map) {
         let hash = |of: Value| Value::Map(Map::of([("hash", of)]));
         let named = |of: &str, name: &str| Value::Map(Map::of([(of, Value::text(name.to_ascii_lowercase()))]));
-        if let Some(line) = proxy.one("balance") {
-            let algorithm = if line.word(1) == "hash" { line.word(2) } else { line.word(1) };
-            let (name, argument) = algorithm.split_once('(').unwrap_or((algorithm, ""));
-            let argument = argument.trim_end_matches(')');
-            match name {
-                "roundrobin" | "static-rr" => {}
-                "leastconn" => upstream.set("balance", "least_loaded"),
-                "random" => upstream.set("balance", "random_two"),
-                "source" | "src" => upstream.set("balance", hash("client".into())),
-                "hdr" | "req.hdr" if !argument.is_empty() && !is_tcp => {
-                    upstream.set("balance", hash(named("header", argument)))
-                }
-                "req.cook" | "cook" if !argument.is_empty() && !is_tcp => {
-                    upstream.set("balance", hash(named("cookie", argument)))
-                }
-                _ => {
-                    upstream.comment(self.report.left_out(
-                        &line.place,
-                        &line.shown(),
-                        "nothing here chooses so; servers take turns",
-                    ));
-                }
+        let algorithm = if line.word(1) == "hash" { line.word(2) } else { line.word(1) };
+        let (name, argument) = algorithm.split_once('(').unwrap_or((algorithm, ""));
+        let argument = argument.trim_end_matches(')');
+        match name {
+            "roundrobin" | "static-rr" => {}
+            "leastconn" => upstream.set("balance", "least_loaded"),
+            "random" => upstream.set("balance", "random_two"),
+            "source" | "src" => upstream.set("balance", hash("client".into())),
+            "uri" if !is_tcp && !line.has("len") && !line.has("depth") => {
+                upstream.set("balance", hash(if line.has("whole") { "target" } else { "path" }.into()))
             }
+            "path" if !is_tcp => upstream.set("balance", hash("path".into())),
+            "pathq" if !is_tcp => upstream.set("balance", hash("target".into())),
+            "hdr" | "req.hdr" if !argument.is_empty() && !is_tcp => {
+                upstream.set("balance", hash(named("header", argument)))
+            }
+            "req.cook" | "cook" if !argument.is_empty() && !is_tcp => {
+                upstream.set("balance", hash(named("cookie", argument)))
+            }
+            _ => {
+                upstream.comment(self.report.left_out(
+                    &line.place,
+                    &line.shown(),
+                    "nothing here chooses so; servers take turns",
+                ));
+            }
+        }
+    }
+
+    fn balance(&self, proxy: &Proxy, used: &[&Server<'_>], is_tcp: bool, upstream: &mut Map) {
+        let hash = |of: Value| Value::Map(Map::of([("hash", of)]));
+        if let Some(line) = proxy.one("balance") {
+            self.algorithm(line, is_tcp, upstream);
         }
         if let Some(line) = proxy.one("hash-balance-factor")
             && let Ok(factor) = line.word(1).parse::<u64>()

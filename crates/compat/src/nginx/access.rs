@@ -1,15 +1,16 @@
-//! Who may come in: `allow` and `deny`, `auth_basic`, `auth_request`, `limit_req`, as policies. What cannot be carried lets nobody pass.
+//! Who may come in, and how much: `allow` and `deny`, `auth_basic`, `auth_request`, `limit_req`, `limit_conn`, `limit_rate`, as policies. What decides
+//! who may come in and cannot be carried lets nobody pass.
 
 use std::path::Path;
 
-use super::scope::{Scope, number};
+use super::scope::{Scope, number, size};
 use super::site::Making;
 use super::syntax::Directive;
 use super::values::Values;
 use super::{guards, known};
 use crate::addresses::{Rule, lists, network};
 use crate::migration::absolute;
-use crate::native::{Map, Value};
+use crate::native::{Map, Value, bytes};
 
 /// The names of the policies of a location, and comments.
 #[derive(Debug, Default)]
@@ -24,6 +25,8 @@ impl Making<'_> {
         let mut access = Access::default();
         self.kept_out(scope, &mut access);
         self.limits(scope, &mut access);
+        self.connections(scope, &mut access);
+        self.bandwidth(scope, &mut access);
         let has_lists = !scope.all(&["allow", "deny"]).is_empty();
         let is_any = scope.word("satisfy") == Some("any");
         let asks = ["auth_basic", "auth_request"].iter().any(|name| scope.word(name).is_some_and(|word| word != "off"));
@@ -38,6 +41,16 @@ impl Making<'_> {
         self.addresses(scope, &mut access);
         self.password(scope, &mut access);
         self.service(scope, values, &mut access);
+        access
+    }
+
+    /// The policies of the connections of a server of `stream`.
+    pub(crate) fn stream_access(&mut self, scope: &Scope<'_>) -> Access {
+        let mut access = Access::default();
+        self.kept_out(scope, &mut access);
+        self.connections(scope, &mut access);
+        self.bandwidth(scope, &mut access);
+        self.addresses(scope, &mut access);
         access
     }
 
@@ -266,16 +279,75 @@ impl Making<'_> {
         }
     }
 
-    fn limit(&self, directive: &Directive) -> Result<(String, Map), String> {
-        let argument = |of: &Directive, name: &str| {
-            of.args.iter().find_map(|arg| arg.strip_prefix(name)?.strip_prefix('=').map(str::to_owned))
-        };
-        let zone = argument(directive, "zone").ok_or("it names no zone")?;
-        let is_zone = |other: &&Directive| {
+    /// `limit_conn`: a connection counts while a request of it is under way, each request of HTTP/2 for itself.
+    fn connections(&mut self, scope: &Scope<'_>, access: &mut Access) {
+        for directive in scope.all(&["limit_conn"]) {
+            match self.connection_limit(directive) {
+                Ok((name, policy)) => {
+                    let name = self.draft.policies.intern(&name, policy);
+                    if !access.policies.contains(&name) {
+                        access.policies.push(name);
+                    }
+                }
+                Err(why) => access.comments.push(self.report.left_out(&directive.place, &directive.shown(), &why)),
+            }
+        }
+    }
+
+    fn connection_limit(&self, directive: &Directive) -> Result<(String, Map), String> {
+        let of_zone = self.zone("limit_conn_zone", directive.arg(0)).ok_or("its zone is not there")?;
+        let most = number(directive.arg(1)).filter(|most| *most > 0).ok_or("its number is not understood")?;
+        let mut limit = Map::of([("max_in_flight", Value::plain(most.min(1_000_000)))]);
+        if let Some(key) = counted_by(of_zone.arg(0))? {
+            limit.set("key", key);
+        }
+        Ok((directive.arg(0).to_owned(), Map::of([("concurrency_limit", limit.into())])))
+    }
+
+    /// `limit_rate` of responses; `proxy_download_rate` and `proxy_upload_rate` of tunnels.
+    fn bandwidth(&mut self, scope: &Scope<'_>, access: &mut Access) {
+        let mut limit = Map::default();
+        let rates = [("limit_rate", "download"), ("proxy_download_rate", "download"), ("proxy_upload_rate", "upload")];
+        for (name, key) in rates {
+            let Some(directive) = scope.one(name) else { continue };
+            match size(directive.arg(0)) {
+                Some(0) => {}
+                // Ours are at least a KiB.
+                Some(rate) if rate >= 1 << 10 => {
+                    limit.set(key, bytes(rate.min(10 << 30)));
+                    if name == "limit_rate" {
+                        let how = "all requests of a connection of HTTP/2 share this; there each has it for itself";
+                        access.comments.push(self.report.differs(&directive.place, &directive.shown(), how));
+                    }
+                }
+                _ => {
+                    let why = "a rate is a fixed number of bytes, at least 1 KiB; nothing limits this place";
+                    access.comments.push(self.report.left_out(&directive.place, &directive.shown(), why));
+                }
+            }
+        }
+        if limit.is_empty() {
+            return;
+        }
+        if let Some(after) = scope.word("limit_rate_after").and_then(size).filter(|after| *after > 0) {
+            limit.set("burst", bytes(after.min(1 << 40)));
+        }
+        let name = self.draft.policies.intern("bandwidth", Map::of([("bandwidth_limit", limit.into())]));
+        access.policies.push(name);
+    }
+
+    /// The directive that makes a zone.
+    fn zone(&self, kind: &str, name: &str) -> Option<&Directive> {
+        let is_it = |other: &&Directive| {
             let own = argument(other, "zone").unwrap_or_default();
-            other.name == "limit_req_zone" && own.split(':').next() == Some(zone.as_str())
+            other.name == kind && own.split(':').next() == Some(name)
         };
-        let of_zone = self.http.iter().find(is_zone).ok_or("its zone is not there")?;
+        self.http.iter().find(is_it)
+    }
+
+    fn limit(&self, directive: &Directive) -> Result<(String, Map), String> {
+        let zone = argument(directive, "zone").ok_or("it names no zone")?;
+        let of_zone = self.zone("limit_req_zone", &zone).ok_or("its zone is not there")?;
         let rate = argument(of_zone, "rate").ok_or("its zone has no rate")?;
         let (count, unit) = match (rate.strip_suffix("r/s"), rate.strip_suffix("r/m")) {
             (Some(count), _) => (count, "s"),
@@ -294,19 +366,30 @@ impl Making<'_> {
             // One request and those beyond the rate.
             ("burst", Value::plain((burst + 1).min(1_000_000))),
         ]);
-        match of_zone.arg(0) {
-            "$binary_remote_addr" | "$remote_addr" => {}
-            "$server_name" => limit.set("key", "all"),
-            other => match (other.strip_prefix("$http_"), other.strip_prefix("$cookie_")) {
-                (Some(field), _) => {
-                    limit.set("key", Map::of([("header", Value::text(field.replace('_', "-")))]));
-                }
-                (_, Some(cookie)) => limit.set("key", Map::of([("cookie", Value::text(cookie))])),
-                _ => return Err(format!("requests cannot be counted by `{other}`")),
-            },
+        if let Some(key) = counted_by(of_zone.arg(0))? {
+            limit.set("key", key);
         }
         Ok((zone, Map::of([("rate_limit", limit.into())])))
     }
+}
+
+/// The value of an argument `name=value`.
+fn argument(of: &Directive, name: &str) -> Option<String> {
+    of.args.iter().find_map(|arg| arg.strip_prefix(name)?.strip_prefix('=').map(str::to_owned))
+}
+
+/// What is counted apart by the variable of a zone; none for the client.
+fn counted_by(variable: &str) -> Result<Option<Value>, String> {
+    let named = |of: &str, name: String| Some(Value::Map(Map::of([(of, Value::text(name))])));
+    Ok(match variable {
+        "$binary_remote_addr" | "$remote_addr" => None,
+        "$server_name" => Some("all".into()),
+        other => match (other.strip_prefix("$http_"), other.strip_prefix("$cookie_")) {
+            (Some(field), _) => named("header", field.replace('_', "-")),
+            (_, Some(cookie)) => named("cookie", cookie.to_owned()),
+            _ => return Err(format!("requests cannot be counted by `{other}`")),
+        },
+    })
 }
 
 /// What makes a question to a service another one, or answers without it. Bodies are not sent anyhow.

@@ -1,10 +1,12 @@
 //! `proxy_pass` and `grpc_pass`: upstreams, what goes to them, and under which host.
 
+use super::known;
 use super::scope::{Scope, milliseconds, number};
 use super::site::Making;
 use super::syntax::Directive;
 use super::values::Values;
 use crate::addresses::is_host;
+use crate::draft::Draft;
 use crate::migration::{absolute, name_of};
 use crate::native::{Map, Value, duration};
 
@@ -95,6 +97,17 @@ impl Proxy {
     }
 }
 
+/// Whether servers are connected to from the client's own address.
+pub(super) fn is_transparent(scope: &Scope<'_>) -> bool {
+    scope.one("proxy_bind").is_some_and(known::is_transparent)
+}
+
+/// Has the client's own address used, by an upstream or a listener on UDP.
+pub(super) fn transparent(native: &mut Map) {
+    native.set("transparent", Value::plain(true));
+    native.comment("this needs CAP_NET_ADMIN and `portunus routing setup`: docs/client-address.md");
+}
+
 impl<'d> Making<'d> {
     /// The upstream that a directive forwards to, made if there is none like it.
     ///
@@ -124,6 +137,12 @@ impl<'d> Making<'d> {
             upstream.set("protocol", "http2");
         }
         self.connection(prefix, scope, &proxy, block.is_some(), &mut upstream)?;
+        if prefix == "proxy" && is_transparent(scope) {
+            transparent(&mut upstream);
+            if let Some(why) = Draft::rejects_upstream(&upstream) {
+                return Err(why);
+            }
+        }
         let wanted = match block {
             Some(block) => block.arg(0).to_owned(),
             None if proxy.server.starts_with("unix:") => {
@@ -133,6 +152,52 @@ impl<'d> Making<'d> {
             None => proxy.server.replace([':', '[', ']'], "-"),
         };
         Ok((self.draft.upstreams.intern(&name_of(&wanted), upstream), proxy))
+    }
+
+    /// The upstream that a server of `stream` forwards to, made if there is none like it.
+    ///
+    /// # Errors
+    /// Why it cannot be.
+    pub(crate) fn streamed(&mut self, to: &str, scope: &Scope<'d>, protocol: &str) -> Result<String, String> {
+        if to.contains('$') {
+            return Err("the server is chosen by a variable".to_owned());
+        }
+        let block = self.http.iter().find(|directive| directive.name == "upstream" && directive.arg(0) == to);
+        let mut upstream = match block {
+            Some(block) => self.group(block)?,
+            None => {
+                let is_socket = to.strip_prefix("unix:").is_some_and(|path| path.starts_with('/'));
+                let server = if is_socket { Some(to.to_owned()) } else { with_port(to).filter(|server| server == to) };
+                let server = server.ok_or_else(|| format!("`{to}` is no server with a port"))?;
+                Map::of([("servers", Value::List(vec![Value::text(server)]))])
+            }
+        };
+        upstream.set("protocol", protocol);
+        // Nothing is known of statuses where bytes are forwarded.
+        upstream.update_if("ejection", |ejection| ejection.remove("statuses"));
+        let time = scope.word("proxy_connect_timeout").and_then(milliseconds).filter(|time| *time > 0);
+        if protocol == "tcp" {
+            upstream.set("connect_timeout", duration(time.unwrap_or(60_000)));
+        }
+        if scope.is_on("proxy_protocol") {
+            match protocol {
+                "tcp" => upstream.set("send_proxy", "v1"),
+                _ => return Err("datagrams go on without a PROXY header".to_owned()),
+            }
+        }
+        if scope.is_on("proxy_ssl") {
+            let host = to.rsplit_once(':').map_or(to, |(host, _)| host).to_owned();
+            let proxy =
+                Proxy { tls: true, grpc: false, server: String::new(), host, port: 0, uri: None, has_variables: false };
+            self.tls_to_servers("proxy", scope, &proxy, &mut upstream)?;
+        }
+        if protocol == "tcp" && is_transparent(scope) {
+            transparent(&mut upstream);
+        }
+        if let Some(why) = Draft::rejects_upstream(&upstream) {
+            return Err(format!("its servers cannot be carried: {why}"));
+        }
+        Ok(self.draft.upstreams.intern(&name_of(&to.replace([':', '[', ']', '/'], "-")), upstream))
     }
 
     /// An `upstream` block.
@@ -233,6 +298,8 @@ impl<'d> Making<'d> {
                 "random" => upstream.set("balance", "random_two"),
                 "hash" => match directive.arg(0) {
                     "$remote_addr" | "$binary_remote_addr" => upstream.set("balance", hash("client".into())),
+                    "$request_uri" => upstream.set("balance", hash("target".into())),
+                    "$uri" => upstream.set("balance", hash("path".into())),
                     other => match (other.strip_prefix("$http_"), other.strip_prefix("$cookie_")) {
                         (Some(field), _) => upstream.set("balance", hash(named("header", &field.replace('_', "-")))),
                         (_, Some(cookie)) => upstream.set("balance", hash(named("cookie", cookie))),

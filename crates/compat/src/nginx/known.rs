@@ -47,12 +47,17 @@ const CARRIED: &[&str] = &[
     "keepalive_requests",
     "keepalive_timeout",
     "large_client_header_buffers",
+    "limit_conn",
+    "limit_conn_zone",
     "limit_except",
+    "limit_rate",
+    "limit_rate_after",
     "limit_req",
     "limit_req_zone",
     "listen",
     "location",
     "proxy_connect_timeout",
+    "proxy_download_rate",
     "proxy_hide_header",
     "proxy_http_version",
     "proxy_intercept_errors",
@@ -60,8 +65,11 @@ const CARRIED: &[&str] = &[
     "proxy_next_upstream_tries",
     "proxy_pass",
     "proxy_pass_header",
+    "proxy_protocol",
     "proxy_read_timeout",
     "proxy_set_header",
+    "proxy_timeout",
+    "proxy_upload_rate",
     "real_ip_header",
     "real_ip_recursive",
     "return",
@@ -72,6 +80,8 @@ const CARRIED: &[&str] = &[
     "server_name",
     "set",
     "set_real_ip_from",
+    "ssl_preread",
+    "stream",
     "try_files",
     "types",
     "upstream",
@@ -139,6 +149,8 @@ const NEEDLESS: &[&str] = &[
     "pid",
     "port_in_redirect",
     "postpone_output",
+    "preread_buffer_size",
+    "preread_timeout",
     "proxy_buffer_size",
     "proxy_buffering",
     "proxy_buffers",
@@ -207,8 +219,14 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("proxy_redirect", "Location of upstreams is not rewritten; have them build it from the Host that they get"),
     ("proxy_cookie", "cookies of upstreams are not changed"),
     ("proxy_ignore", "upstreams cannot steer the proxy"),
-    ("proxy_bind", "for tunnels only (`transparent`)"),
+    (
+        "proxy_bind",
+        "of addresses to connect from there is the client's (`$remote_addr transparent`), or the system chooses",
+    ),
     ("proxy_limit_rate", "see `bandwidth_limit` of policies"),
+    ("proxy_responses", "flows end by time"),
+    ("proxy_requests", "flows end by time"),
+    ("proxy_half_close", "each direction of a tunnel ends by itself"),
     ("proxy_next_upstream_timeout", "see `total_timeout` of upstreams"),
     ("proxy_ssl", "see `tls` of upstreams"),
     ("fastcgi_", "there is no FastCGI"),
@@ -226,8 +244,7 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("charset", "bodies are not recoded"),
     ("gunzip", "bodies are not decoded for clients"),
     ("gzip_static", "files are not served"),
-    ("limit_conn", "see `concurrency_limit` of policies and `limits.max_connections_per_client`"),
-    ("limit_rate", "see `bandwidth_limit` of policies"),
+    ("limit_conn_", "see `concurrency_limit` of policies"),
     ("limit_req_status", "the status is 429"),
     ("limit_req_", "see `rate_limit`"),
     ("mirror", "see `mirror` of routes"),
@@ -241,9 +258,8 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("ssl_early_data", "there is no early data"),
     ("ssl_verify_depth", "how long chains of client certificates may be is not a setting"),
     ("ssl_", "see `tls` of listeners"),
-    ("http3", "there is no HTTP/3"),
-    ("quic", "there is no HTTP/3"),
-    ("stream", "servers of TCP and UDP are not imported; see `tunnel` and `udp_listeners`"),
+    ("http3", "see `http3` of listeners"),
+    ("quic", "see `http3` of listeners"),
     ("mail", "mail protocols are not understood; see `tunnel`"),
     ("lua_", "there is no Lua"),
     ("js_", "there are no scripts"),
@@ -352,7 +368,7 @@ pub(crate) fn audit(level: &[Directive], report: &Report, comments: &mut Vec<Str
             || CARRIED_STARTS.iter().any(|start| name.starts_with(start));
         // What is switched off need not be carried.
         let is_off = matches!(directive.arg(0), "off" | "none" | "0") && directive.args.len() == 1;
-        if is_known || is_off {
+        if is_known || is_off || is_transparent(directive) {
             continue;
         }
         let why =
@@ -365,6 +381,13 @@ pub(crate) fn audit(level: &[Directive], report: &Report, comments: &mut Vec<Str
         }
         comments.push(report.left_out(&directive.place, &directive.shown(), why));
     }
+}
+
+/// Whether a directive has servers connected to from the client's own address.
+pub(crate) fn is_transparent(directive: &Directive) -> bool {
+    let is_client = |address: &str| matches!(address, "$remote_addr" | "$remote_addr:$remote_port");
+    let [address, how] = directive.args.as_slice() else { return false };
+    directive.name == "proxy_bind" && is_client(address) && how == "transparent"
 }
 
 /// Whether the variable of a `map` is used for `Connection` alone, which is done by itself.

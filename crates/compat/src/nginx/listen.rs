@@ -32,6 +32,7 @@ struct Listen {
     tls: bool,
     http2: bool,
     proxy_protocol: bool,
+    is_udp: bool,
     is_default: bool,
 }
 
@@ -83,6 +84,9 @@ pub(crate) fn sockets(servers: &[&Directive], report: &Report, comments: &mut Ve
         let is_http2 = server.inner().iter().any(|directive| directive.name == "http2" && directive.arg(0) == "on");
         for directive in listens {
             match listen(directive) {
+                Ok(listen) if listen.is_udp => {
+                    comments.push(report.left_out(&directive.place, &directive.shown(), "a UDP port"));
+                }
                 Ok(mut listen) => {
                     listen.tls |= is_tls;
                     listen.http2 |= is_http2;
@@ -121,6 +125,41 @@ fn add(sockets: &mut Vec<Socket>, listen: Listen, server: usize) {
     });
 }
 
+/// The sockets of a server of `stream`, and whether they are for datagrams. Those that are served in the same way are one.
+pub(crate) fn of_stream(server: &Directive, report: &Report, comments: &mut Vec<String>) -> Vec<(Socket, bool)> {
+    let mut out: Vec<(Socket, bool)> = Vec::new();
+    for directive in server.inner().iter().filter(|directive| directive.name == "listen") {
+        let listen = match listen(directive) {
+            Ok(listen) => listen,
+            Err(why) => {
+                comments.push(report.left_out(&directive.place, &directive.shown(), why));
+                continue;
+            }
+        };
+        let socket = Socket {
+            bind: listen.bind,
+            port: listen.port,
+            tls: listen.tls,
+            // Which protocols are spoken within TLS is not known.
+            http2: true,
+            proxy_protocol: listen.proxy_protocol,
+            servers: vec![0],
+            default: 0,
+            has_default: true,
+        };
+        let alike = |(other, is_udp): &&mut (Socket, bool)| {
+            let way = |socket: &Socket| (socket.tls, socket.proxy_protocol, socket.port.is_some());
+            *is_udp == listen.is_udp && way(other) == way(&socket)
+        };
+        match out.iter_mut().find(alike) {
+            Some((other, _)) => other.bind.extend(socket.bind),
+            None => out.push((socket, listen.is_udp)),
+        }
+    }
+    out.iter_mut().for_each(|(socket, _)| socket.bind = joined(std::mem::take(&mut socket.bind)));
+    out
+}
+
 /// Reads one `listen`.
 fn listen(directive: &Directive) -> Result<Listen, &'static str> {
     let options = directive.args.get(1..).unwrap_or_default();
@@ -133,8 +172,8 @@ fn listen(directive: &Directive) -> Result<Listen, &'static str> {
             "http2" => out.http2 = true,
             "proxy_protocol" => out.proxy_protocol = true,
             "default_server" | "default" => out.is_default = true,
-            "quic" | "http3" => return Err("there is no HTTP/3"),
-            "udp" => return Err("a UDP port"),
+            "quic" | "http3" => return Err("HTTP/3 is `http3: true` of the listener on TCP"),
+            "udp" => out.is_udp = true,
             other => {
                 let name = other.split_once('=').map_or(other, |(name, _)| name);
                 if !OPTIONS.contains(&other) && !OPTIONS.contains(&name) {
@@ -218,7 +257,7 @@ pub(crate) fn names(server: &Directive, report: &Report, comments: &mut Vec<Stri
 }
 
 /// The native hosts of a name.
-fn hosts(name: &str) -> Result<Vec<String>, &'static str> {
+pub(crate) fn hosts(name: &str) -> Result<Vec<String>, &'static str> {
     let lower = name.to_ascii_lowercase();
     if lower.starts_with('~') {
         return Err("hosts are no regular expressions; requests for them go to the default server");

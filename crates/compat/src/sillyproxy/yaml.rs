@@ -63,6 +63,9 @@ fn write_all(config: &Config, out: &mut String) -> std::fmt::Result {
             ServerAddress::Ip(address) => quoted(&address.to_string()),
             ServerAddress::Name(name, port) => quoted(&format!("{name}:{port}")),
             ServerAddress::Service(name) => format!("{{ srv: {} }}", quoted(name)),
+            ServerAddress::Listed(listed) => {
+                format!("{{ source: {}, service: {} }}", quoted(&listed.source), quoted(&listed.service))
+            }
             ServerAddress::Unix(path) => quoted(&format!("unix:{}", path.display())),
         });
         writeln!(out, "  {}:", quoted(name))?;

@@ -10,12 +10,12 @@ use tls::KeyType;
 
 use super::{Build, Fault, Referenced, address, read};
 use crate::model::{
-    AcmeConfig, AcmeDnsConfig, AuthorityConfig, ChallengeKind, Config, DnsConfig, DnsUpdateConfig, DnsUpdater,
-    ExternalAccount, HostPattern, ListenerConfig, ServerConfig, Service, TsigKeyConfig, UpstreamConfig,
-    UpstreamProtocol,
+    AcmeConfig, AcmeDnsConfig, AskConfig, AuthorityConfig, ChallengeKind, Config, DnsConfig, DnsUpdateConfig,
+    DnsUpdater, ExternalAccount, HostPattern, ListenerConfig, OnDemandConfig, ServerConfig, Service, TsigKeyConfig,
+    UpstreamConfig, UpstreamProtocol,
 };
 use crate::problem::{Collector, shown};
-use crate::shape::surface::{ACME_DIRECTORY, AcmeOptions, DnsOptions};
+use crate::shape::surface::{ACME_DIRECTORY, ASK, AcmeOptions, DnsOptions, OnDemandOptions};
 use crate::table::{defaults, setting};
 use crate::yaml::Node;
 
@@ -70,10 +70,53 @@ impl Build<'_> {
             dns: if is_internal { None } else { self.dns(keystore, node, &challenges).map(Arc::new) },
             names,
             addresses,
+            on_demand: self.on_demand(keystore, node),
             challenges,
             key_types,
             options: AcmeOptions::read(node),
         })
+    }
+
+    /// Certificates that are ordered when a client first asks for their name. Somebody must say for which.
+    fn on_demand(&mut self, keystore: &str, acme: &Node) -> Option<OnDemandConfig> {
+        let node = read::mapping(acme, "on_demand")?;
+        let allow = self.parsed_list(node, "allow", |text| match subject(text)? {
+            Subject::Name(name) => Ok(HostPattern::of_text(&name)),
+            Subject::Address(_) => {
+                let what = format!("{} is an address, which no client asks for by name", shown(text));
+                Err(Fault::new(what, "list it in `names`"))
+            }
+        });
+        let ask = node.get("ask").map(|node| self.ask(keystore, node));
+        let at = acme.entry("on_demand").map_or(node.span, |entry| entry.key_span);
+        if let Some(list) = node.get("allow").filter(|list| list.one_or_many().is_empty()) {
+            self.problems.add(list.span, "`allow` is empty", "name at least one, or remove the key");
+        } else if node.get("allow").is_none() && ask.is_none() {
+            let what = "anybody could have certificates ordered, for any name";
+            self.problems.add(at, what, "add `allow` with the names that may be had, or `ask` with a URL to ask");
+        }
+        // What was wrong with whom to ask has been said; nothing is allowed because it could not be read.
+        let ask = ask.map_or(Some(None), |ask| ask.map(Some))?;
+        Some(OnDemandConfig { allow, ask, options: OnDemandOptions::read(node) })
+    }
+
+    /// Who is asked for names: a URL, or a mapping with one.
+    fn ask(&mut self, keystore: &str, node: &Node) -> Option<AskConfig> {
+        let bare = defaults(ASK.all_fields());
+        let (settings, at) = match node.text() {
+            Some(_) => (&bare, node),
+            None => (node, node.get("url")?),
+        };
+        let mut upstream = self.connection_settings("keystore.acme.on_demand.ask", settings);
+        upstream.name = format!("{keystore}-ask");
+        if let Some(entry) = settings.entry("protocol") {
+            self.problems.add(entry.key_span, "names are asked for over HTTP/1.1", "remove `protocol`");
+        }
+        let (host, target) = self.server_of_url(&mut upstream, at.span, at.text()?)?;
+        if target.contains('#') {
+            self.problems.add(at.span, "the URL has a fragment, which is not sent", "remove it, with its `#`");
+        }
+        Some(AskConfig { upstream: Arc::new(upstream), host, target })
     }
 
     /// Whether certificates are issued by a CA of our own, which stands alone.
@@ -124,6 +167,7 @@ impl Build<'_> {
             upstream: Arc::new(upstream),
             host,
             profile: read::text(settings, "profile").map(str::to_owned),
+            issuer: self.parsed(settings, "issuer", address::host_name),
             external_account,
         }))
     }
@@ -251,7 +295,7 @@ fn proves_wildcards(challenges: &[ChallengeKind], name: &str) -> Result<(), Faul
         return Ok(());
     }
     let what = format!("{} cannot be proved by the `challenges` that there are", shown(name));
-    Err(Fault::new(what, "add `dns-01` to them, or list the names below it"))
+    Err(Fault::new(what, "add `dns-01` or `dns-persist-01` to them, or list the names below it"))
 }
 
 fn challenge(text: &str) -> Result<ChallengeKind, Fault> {
@@ -259,6 +303,7 @@ fn challenge(text: &str) -> Result<ChallengeKind, Fault> {
         "tls-alpn-01" => Ok(ChallengeKind::TlsAlpn01),
         "http-01" => Ok(ChallengeKind::Http01),
         "dns-01" => Ok(ChallengeKind::Dns01),
+        "dns-persist-01" => Ok(ChallengeKind::DnsPersist01),
         _ => Err(Fault::new(format!("{} is no challenge", shown(text)), "write `tls-alpn-01`")),
     }
 }
@@ -293,7 +338,7 @@ pub(super) fn add_names(root: &Node, config: &mut Config, problems: &mut Collect
         let is_covered =
             |name: &str| name.split_once('.').is_some_and(|(_, parent)| names.contains(&format!("*.{parent}")));
         let names: BTreeSet<String> = names.iter().filter(|name| !is_covered(name)).cloned().collect();
-        if names.is_empty() {
+        if names.is_empty() && acme.on_demand.is_none() {
             let at = entry.value.entry("acme").map_or(entry.key_span, |acme| acme.key_span);
             let what = "there is no name to order a certificate for";
             problems.add(at, what, "add `names`, or give routes on listeners with this keystore their `hosts`");

@@ -67,6 +67,8 @@ pub(super) enum Service {
     Keys,
     /// A name server, on 53.
     Names,
+    /// A Valkey or Redis, on 6379.
+    Counters,
 }
 
 /// Reads the address of a server.
@@ -80,7 +82,9 @@ pub(super) fn server(text: &str, base: &Path, service: Service) -> Result<Server
         let (port, tls) = match (service, scheme) {
             (Service::Keys, _) => (":2407", ""),
             (Service::Names, _) => (":53", ""),
-            (Service::Web, "https") => (":443", ", and `tls: true` beside `servers`"),
+            (Service::Counters, "rediss" | "valkeys") => (":6379", ", and `tls: true`"),
+            (Service::Counters, _) => (":6379", ""),
+            (Service::Web, "https") => (":443", ", and `tls: true` beside it"),
             (Service::Web, _) => (":80", ""),
         };
         let port = if rest.contains(':') { "" } else { port };
@@ -90,6 +94,7 @@ pub(super) fn server(text: &str, base: &Path, service: Service) -> Result<Server
         Service::Web => 80,
         Service::Keys => 2407,
         Service::Names => 53,
+        Service::Counters => 6379,
     };
     match text.parse::<SocketAddr>() {
         Ok(address) if address.port() != 0 => return Ok(ServerAddress::Ip(address)),
@@ -280,10 +285,7 @@ mod tests {
     fn servers_rejected_with_the_fix() {
         let rejected = |text: &str, service| server(text, Path::new(""), service).unwrap_err().fix;
         let check = |text: &str, fix: &str| assert_eq!(rejected(text, Service::Web), fix, "{text}");
-        check(
-            "https://app.internal/x",
-            "write host and port only: `app.internal:443`, and `tls: true` beside `servers`",
-        );
+        check("https://app.internal/x", "write host and port only: `app.internal:443`, and `tls: true` beside it");
         check("http://app.internal:8080", "write host and port only: `app.internal:8080`");
         check("app.internal", "add a port: `app.internal:80`");
         check("10.0.0.1", "add a port: `10.0.0.1:80`");

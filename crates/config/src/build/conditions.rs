@@ -138,8 +138,8 @@ fn ja4(text: &str) -> Result<Ja4Pattern, Fault> {
     if !is_first || !is_digest(suites) || !is_digest(extensions) {
         return wrong("is no JA4 fingerprint: its parts have 10, 12 and 12 characters, the last two in hexadecimal");
     }
-    if !first.starts_with(['t', '*']) {
-        return wrong("is no client of TLS over TCP: its fingerprint begins with `t`");
+    if !first.starts_with(['t', 'q', '*']) {
+        return wrong("is of no client that comes here: fingerprints begin with `t` (TLS over TCP) or `q` (QUIC)");
     }
     match parts.iter().all(|part| *part == "*") {
         true => wrong("is any fingerprint"),

@@ -2,7 +2,7 @@
 //!
 //! Looks at no key; that is the key server's own business.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use tls::ProtocolVersion;
 use super::listeners::Bound;
 use super::{Build, Fault, Referenced, identifier, names_in, process, read};
 use crate::key_server::{
-    AccessRule, AuditTarget, ClientPattern, KeyServerConfig, KeyServerListener, KeyServerTls, KeySetConfig,
-    OperationSet,
+    AccessRule, AuditTarget, ClientPattern, EnrolmentConfig, KeyServerConfig, KeyServerListener, KeyServerTls,
+    KeySetConfig, OperationSet,
 };
 use crate::limits::KeyServerLimits;
 use crate::machine::Machine;
@@ -32,23 +32,22 @@ pub(crate) fn build_key_server(
     problems: &mut Collector,
 ) -> (Option<KeyServerConfig>, Vec<Referenced>) {
     let base = sources.folder(root.span);
-    let mut build = Build {
-        sources,
-        machine,
-        problems,
-        referenced: Vec::new(),
-        databases: Default::default(),
-        used: BTreeSet::new(),
-    };
+    let mut build = Build::new(sources, machine, problems);
     let mut bound = Bound::new();
+    let enrolment = build.enrolment(root);
     let listeners = build.key_server_listeners(root, &mut bound);
-    let keys = build.key_sets(root);
+    let mut keys = build.key_sets(root);
+    let access = build.access(root, &keys);
+    for name in access.iter().filter_map(|rule| rule.make_keys.as_ref()) {
+        keys.get_mut(name).into_iter().for_each(|set| set.grows = true);
+    }
     let config = KeyServerConfig {
         workers: process::workers(root),
         crypto_threads: read::int(root, "crypto_threads")
             .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)),
         listeners,
-        access: build.access(root),
+        enrolment,
+        access,
         keys,
         ecdsa_opcodes_on_rsa_keys: setting(root, "ecdsa_opcodes_on_rsa_keys"),
         reload_interval: setting(root, "reload_interval"),
@@ -77,7 +76,7 @@ impl Build<'_> {
                 self.unique(&name, "listener", at.span, &mut names);
             }
             let bind = self.binds(node, &name, bound);
-            let tls = read::mapping(node, "tls").and_then(|tls| self.key_server_tls(tls));
+            let tls = read::mapping(node, "tls").and_then(|tls| self.key_server_tls(root, tls));
             let place = node.get("bind").map_or(node.span, |bind| bind.span);
             self.tls_fits(node, &bind, place);
             out.push(Arc::new(KeyServerListener { name, bind, tls }));
@@ -111,22 +110,26 @@ impl Build<'_> {
         }
     }
 
-    fn key_server_tls(&mut self, node: &Node) -> Option<KeyServerTls> {
+    fn key_server_tls(&mut self, root: &Node, node: &Node) -> Option<KeyServerTls> {
         let certificate = self.file(node, "certificate");
         let private_key = self.file(node, "private_key");
         let client_ca = self.file(node, "client_ca");
         let client_crl = self.file(node, "client_crl");
+        if client_ca.is_none() && node.entry("client_ca").is_none() && root.get("enrolment").is_none() {
+            let what = "nobody says which clients may connect";
+            self.problems.add(node.span, what, "add `client_ca`, or have nodes enrol (`enrolment`)");
+        }
         let min_version = match read::text(node, "min_version") {
             Some("1.3") => ProtocolVersion::Tls13,
             _ => ProtocolVersion::Tls12,
         };
-        Some(KeyServerTls {
-            certificate: certificate?,
-            private_key: private_key?,
-            client_ca: client_ca?,
-            client_crl,
-            min_version,
-        })
+        Some(KeyServerTls { certificate: certificate?, private_key: private_key?, client_ca, client_crl, min_version })
+    }
+
+    fn enrolment(&mut self, root: &Node) -> Option<EnrolmentConfig> {
+        let node = read::mapping(root, "enrolment")?;
+        let folder = self.sources.folder(node.span).join(node.get("folder")?.text()?);
+        Some(EnrolmentConfig { folder, lifetime: setting(node, "lifetime"), server_ca: self.file(node, "server_ca")? })
     }
 
     fn key_sets(&mut self, root: &Node) -> BTreeMap<String, KeySetConfig> {
@@ -144,6 +147,7 @@ impl Build<'_> {
                 files,
                 password: read::mapping(&entry.value, "password").and_then(|secret| self.secret(secret)),
                 operations: operations(&entry.value).unwrap_or_default(),
+                grows: false,
             };
             if let Some(name) = name {
                 out.insert(name, set);
@@ -157,7 +161,7 @@ impl Build<'_> {
         items.iter().filter_map(|item| self.reference(item, is_folder)).collect()
     }
 
-    fn access(&mut self, root: &Node) -> Vec<AccessRule> {
+    fn access(&mut self, root: &Node, sets: &BTreeMap<String, KeySetConfig>) -> Vec<AccessRule> {
         let known = names_in(root, "keys");
         let mut out = Vec::new();
         for node in self.items_of(root, "access", "add a rule: `- { clients: edge-1.example, keys: all }`") {
@@ -173,6 +177,7 @@ impl Build<'_> {
                 }
             }
             out.push(AccessRule {
+                make_keys: self.make_keys(node, keys.as_deref(), &known, sets),
                 clients,
                 keys,
                 operations: operations(node).unwrap_or(OperationSet::ALL),
@@ -180,6 +185,27 @@ impl Build<'_> {
             });
         }
         out
+    }
+
+    /// The key set that clients of a rule may have keys made for: one that has a folder to keep them in, and that they may use.
+    fn make_keys(
+        &mut self,
+        rule: &Node,
+        granted: Option<&[String]>,
+        known: &BTreeMap<&str, Span>,
+        sets: &BTreeMap<String, KeySetConfig>,
+    ) -> Option<String> {
+        let at = rule.get("make_keys")?;
+        let name = self.name_of(at, "key set", known)?;
+        if granted.is_some_and(|granted| !granted.contains(&name)) {
+            let what = format!("keys made for {} could not be used by whom they are made for", shown(&name));
+            self.problems.add(at.span, what, "add it to `keys` of this rule, or name one that is there");
+        }
+        if sets.get(&name).is_some_and(|set| set.folders.is_empty()) {
+            let what = format!("the key set {} has no folder to keep new keys in", shown(&name));
+            self.problems.add(at.span, what, "give it `folders`; new keys are kept in the first one");
+        }
+        Some(name)
     }
 
     fn audit(&mut self, root: &Node) -> Option<AuditTarget> {

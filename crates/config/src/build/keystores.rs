@@ -51,9 +51,14 @@ impl Build<'_> {
             }
             _ => {}
         }
-        if let (Some(_), Some(entry)) = (&acme, node.entry("key_servers")) {
-            let what = "keys of certificates that are ordered are made and kept here";
-            self.problems.add(entry.key_span, what, "remove `key_servers`");
+        if let (Some(acme), Some(entry)) = (&acme, node.entry("key_servers")) {
+            let here = [
+                (acme.is_internal, "the development CA makes keys with its certificates, here"),
+                (acme.on_demand.is_some(), "keys of certificates on demand are made and kept here"),
+            ];
+            for (_, what) in here.into_iter().filter(|(is_so, _)| *is_so) {
+                self.problems.add(entry.key_span, what, "remove `key_servers`, or give these names another keystore");
+            }
         }
         Some(KeystoreConfig {
             name: name.to_owned(),

@@ -45,8 +45,8 @@ impl<'a> Station<'a> {
                     self.targets.extend(addresses.map(|address| SocketAddr::new(*address, *port)));
                 }
                 ServerAddress::Unix(path) => self.target_paths.push(path),
-                // Only a name server knows.
-                ServerAddress::Service(_) => {}
+                // Only a name server or a directory knows.
+                ServerAddress::Service(_) | ServerAddress::Listed(_) => {}
             }
         }
     }
@@ -93,7 +93,9 @@ impl Build<'_> {
 fn stream<'a>(node: &Node, listener: &'a ListenerConfig, config: &'a Config) -> Station<'a> {
     let only = match &listener.service {
         Service::Tunnel(tunnel) => match &tunnel.rules[..] {
-            [only] if only.names.is_empty() && only.alpn.is_empty() => config.upstreams.get(&only.upstream),
+            [only] if only.names.is_empty() && only.alpn.is_empty() && only.clients.is_empty() => {
+                config.upstreams.get(&only.upstream)
+            }
             _ => None,
         },
         _ => None,

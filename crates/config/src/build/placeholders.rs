@@ -59,8 +59,6 @@ pub(super) enum Claims {
     Unverified,
     /// A policy has verified the token, if there was one.
     Verified,
-    /// A policy is asked before it verifies one.
-    OfPolicy,
     /// A file reads them, which is opened when it is settled what is kept of tokens.
     InFile,
 }
@@ -73,10 +71,6 @@ impl Claims {
             Claims::Unverified => Err(Fault::new(
                 format!("{what} a claim, and no policy verifies tokens here"),
                 "name a policy with `jwt` in `policies` of the route, of its host or of its listener",
-            )),
-            Claims::OfPolicy => Err(Fault::new(
-                format!("{what} a claim, and a policy is asked before a token is verified"),
-                "demand it with `jwt: { claims: ... }`, or count by it: `key: { claim: NAME }`",
             )),
             Claims::InFile => Err(Fault::new(
                 format!("{what} a claim, which no file can hold"),

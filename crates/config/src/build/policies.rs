@@ -2,6 +2,7 @@
 
 mod connections;
 mod limits;
+mod store;
 
 pub(super) use connections::Carried;
 
@@ -31,6 +32,8 @@ pub(super) struct KnownPolicies<'a> {
     verifying: BTreeSet<&'a str>,
     /// Those that count by a claim.
     counting: BTreeSet<&'a str>,
+    /// Those that are asked by a claim, and where they say so.
+    demanding: BTreeMap<&'a str, Span>,
     /// Listeners and hosts with policies that verify.
     listeners: BTreeSet<&'a str>,
     hosts: Vec<HostPattern>,
@@ -48,6 +51,11 @@ impl<'a> KnownPolicies<'a> {
             let keys = limits::LIMITS.iter().filter_map(|limit| policy.get(limit)?.get("key"));
             keys.flat_map(Node::one_or_many).any(|part| part.get("claim").is_some())
         });
+        let demanding = entries.iter().filter_map(|entry| {
+            let claim = read::mapping(&entry.value, "when")?.entry("claim")?;
+            Some((entry.key.as_str(), claim.key_span))
+        });
+        let demanding = demanding.collect();
         let verify = |node: &Node| {
             let names = node.get("policies").map(Node::one_or_many).unwrap_or_default();
             names.iter().filter_map(Node::text).any(|name| verifying.contains(name))
@@ -58,7 +66,7 @@ impl<'a> KnownPolicies<'a> {
         let hosts = root.get("hosts").map(Node::entries).unwrap_or_default();
         let hosts = hosts.iter().filter(|entry| verify(&entry.value));
         let hosts = hosts.filter_map(|entry: &Entry| address::host_pattern(&entry.key).ok()).collect();
-        KnownPolicies { names: names_in(root, "policies"), entries, verifying, counting, listeners, hosts }
+        KnownPolicies { names: names_in(root, "policies"), entries, verifying, counting, demanding, listeners, hosts }
     }
 
     /// Whether a policy verifies a token.
@@ -151,7 +159,8 @@ impl Build<'_> {
             let what = format!("`when` beside `{}`, which is asked for on all requests or on none", other.key);
             self.problems.add(entry.key_span, what, "name the policy on routes of their own, which may have a `when`");
         }
-        self.conditions(&entry.value, Claims::OfPolicy, &mut when);
+        // Whether a claim is known then is seen where the policy is named.
+        self.conditions(&entry.value, Claims::Verified, &mut when);
         when
     }
 
@@ -259,6 +268,12 @@ impl Build<'_> {
             if known.counting.contains(name.as_str()) && !is_verified {
                 let what =
                     format!("{} counts by a claim, and no token is verified before its turn comes", shown(&name));
+                self.problems.add(item.span, what, "name a policy with `jwt` before it");
+            }
+            if let Some(claim) = known.demanding.get(name.as_str()).filter(|_| !is_verified) {
+                let place = self.sources.seen_from(item.span, *claim);
+                let what =
+                    format!("{} demands a claim {place}, and no token is verified before its turn comes", shown(&name));
                 self.problems.add(item.span, what, "name a policy with `jwt` before it");
             }
             self.one_more_policy(item, name, &mut out);

@@ -292,9 +292,9 @@ impl Build<'_> {
         let key = ["upstream", "split", "upstream_url", "redirect", "respond", "validate"];
         let key = key.into_iter().find_map(|key| route.entry(key))?;
         if !matches!(key.key.as_str(), "upstream" | "upstream_url" | "split") {
-            for only in ["rewrite", "host", "mirror", "request_headers", "keep_method_override", "max_body", "upgrades"]
+            for only in ["rewrite", "host", "mirror", "request_headers", "keep_method_override", "upgrades"]
                 .into_iter()
-                .filter(|only| !matches!(*only, "max_body" | "keep_method_override") || key.key != "validate")
+                .filter(|only| *only != "keep_method_override" || key.key != "validate")
                 .filter_map(|only| route.entry(only))
             {
                 let what = format!("`{}` has no effect beside `{}`", only.key, key.key);

@@ -4,6 +4,8 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use ipnet::IpNet;
+
 use super::listeners::alpn;
 use super::policies::{Carried, KnownPolicies};
 use super::{Build, address, read};
@@ -11,8 +13,8 @@ use crate::model::{HostPattern, TunnelConfig, TunnelRule};
 use crate::problem::{Span, shown};
 use crate::yaml::{Node, Value};
 
-/// A name, if it is for one, and a protocol, if it is for one.
-type Key = (Option<HostPattern>, Option<String>);
+/// A name, a protocol and a network of clients, each if it is for one.
+type Key = (Option<HostPattern>, Option<String>, Option<IpNet>);
 
 /// What a tunnel may name.
 #[derive(Clone, Copy)]
@@ -22,21 +24,25 @@ pub(super) struct KnownHere<'a> {
 }
 
 impl Build<'_> {
-    /// `has_tls`: the listener opens TLS. If not, all that is chosen by name or protocol stays closed.
+    /// `has_tls`: the listener opens TLS. If not, TLS stays closed wherever a ClientHello must be read to choose.
     pub(super) fn tunnel(&mut self, node: &Node, has_tls: bool, known: KnownHere<'_>) -> TunnelConfig {
         let mut taken: HashSet<Key> = HashSet::new();
         let mut rules = Vec::new();
-        for item in node.get("rules").map(Node::items).unwrap_or_default() {
-            rules.extend(self.tunnel_rule(item, has_tls, known, &mut taken));
+        let items = node.get("rules").map(Node::items).unwrap_or_default();
+        let tls = Tls { is_opened: has_tls, is_read: items.iter().any(reads_hello) };
+        for item in items {
+            rules.extend(self.tunnel_rule(item, tls, known, &mut taken));
         }
         if let Some(name) = node.get("upstream") {
-            let passthrough = self.passthrough(node, has_tls, !rules.is_empty());
+            let passthrough = self.passthrough(node, tls);
             let policies = self.connection_policies(node, known.policies, Carried::Tunnels);
             if let Some(upstream) = self.name_of(name, "upstream", known.upstreams) {
-                rules.push(TunnelRule { names: Vec::new(), alpn: Vec::new(), upstream, passthrough, policies });
+                let (names, alpn, clients) = Default::default();
+                rules.push(TunnelRule { names, alpn, clients, upstream, passthrough, policies });
             }
         } else if node.get("rules").is_none_or(|rules| matches!(&rules.value, Value::List(items) if items.is_empty())) {
-            let fix = "add `upstream: NAME`, or `rules` with a `server_name` and an `upstream` each";
+            let fix =
+                "add `upstream: NAME`, or `rules` with a `server_name`, `alpn` or `client` and an `upstream` each";
             self.problems.add(node.span, "`tunnel` leads nowhere", fix);
         } else if let Some(entry) = node.entry("policies") {
             let what = "`policies` here are those of `upstream`, and there is none";
@@ -52,50 +58,97 @@ impl Build<'_> {
     fn tunnel_rule(
         &mut self,
         node: &Node,
-        has_tls: bool,
+        tls: Tls,
         known: KnownHere<'_>,
         taken: &mut HashSet<Key>,
     ) -> Option<TunnelRule> {
         let names = self.parsed_list(node, "server_name", address::host_pattern);
         let protocols = self.parsed_list(node, "alpn", |text| alpn(text, true));
-        if node.entry("server_name").is_none() && node.entry("alpn").is_none() {
+        let clients = self.parsed_list(node, "client", address::network);
+        if ["server_name", "alpn", "client"].iter().all(|key| node.entry(key).is_none()) {
             let what = "this rule is for everything";
-            self.problems.add(node.span, what, "add `server_name` or `alpn`, or write its `upstream` beside `rules`");
+            let fix = "add `server_name`, `alpn` or `client`, or write its `upstream` beside `rules`";
+            self.problems.add(node.span, what, fix);
         }
         let upstream = node.get("upstream").and_then(|name| self.name_of(name, "upstream", known.upstreams));
         let policies = self.connection_policies(node, known.policies, Carried::Tunnels);
-        let passthrough = self.passthrough(node, has_tls, true);
-        for key in keys(&names, &protocols) {
-            let text = match &key {
-                (Some(HostPattern::Exact(name)), _) => shown(name),
-                (Some(HostPattern::Wildcard(parent)), _) => shown(&format!("*.{parent}")),
-                (None, protocol) => shown(protocol.as_deref().unwrap_or_default()),
-            };
-            if !taken.insert(key) {
-                let what = format!("there is already a rule for {text}");
-                self.problems.add(node.span, what, "keep one rule for each name and protocol");
+        let passthrough = self.passthrough(node, tls);
+        let conditions = [("server_name", names.len()), ("alpn", protocols.len()), ("client", clients.len())];
+        for (key, list) in conditions.iter().filter_map(|(key, _)| Some((key, node.get(key)?))) {
+            if matches!(&list.value, Value::List(items) if items.is_empty()) {
+                let what = format!("`{key}` is empty, so the rule is for nobody");
+                self.problems.add(list.span, what, "name something, or remove the rule");
             }
         }
-        Some(TunnelRule { names, alpn: protocols, upstream: upstream?, passthrough, policies })
+        // One that could not be read is none for everything.
+        if conditions.iter().all(|(key, read)| node.entry(key).is_none() || *read > 0) {
+            self.one_for_each(keys(&names, &protocols, &clients), node.span, taken);
+        }
+        Some(TunnelRule { names, alpn: protocols, clients, upstream: upstream?, passthrough, policies })
+    }
+
+    fn one_for_each(&mut self, keys: Vec<Key>, span: Span, taken: &mut HashSet<Key>) {
+        for key in keys {
+            let text = shown_key(&key);
+            if !taken.insert(key) {
+                let what = format!("there is already a rule for {text}");
+                self.problems.add(span, what, "keep one rule for each name, protocol and client");
+            }
+        }
     }
 
     /// Whether TLS stays closed: as said, else wherever it cannot be opened but must be looked at.
-    fn passthrough(&mut self, node: &Node, has_tls: bool, is_chosen: bool) -> bool {
+    fn passthrough(&mut self, node: &Node, tls: Tls) -> bool {
         let said = read::boolean(node, "passthrough");
-        if let (Some(false), false, true, Some(entry)) = (said, has_tls, is_chosen, node.entry("passthrough")) {
+        if let (Some(false), Tls { is_opened: false, is_read: true }, Some(entry)) =
+            (said, tls, node.entry("passthrough"))
+        {
             let what = "TLS cannot be opened here: the listener has no `tls`";
             self.problems.add(entry.key_span, what, "add `tls` to the listener, or leave TLS closed");
         }
-        said.unwrap_or(!has_tls && is_chosen)
+        said.unwrap_or(!tls.is_opened && tls.is_read)
     }
 }
 
-fn keys(names: &[HostPattern], protocols: &[String]) -> Vec<Key> {
-    let any_or = |protocols: &[String]| match protocols {
+/// What becomes of TLS on a listener.
+#[derive(Clone, Copy)]
+struct Tls {
+    /// The listener opens it.
+    is_opened: bool,
+    /// A rule asks for the ClientHello, which must then be there.
+    is_read: bool,
+}
+
+/// Whether a rule can be told only by the ClientHello.
+fn reads_hello(rule: &Node) -> bool {
+    let names = ["server_name", "alpn"].iter().any(|key| rule.entry(key).is_some());
+    names || read::boolean(rule, "passthrough") == Some(true)
+}
+
+fn keys(names: &[HostPattern], protocols: &[String], clients: &[IpNet]) -> Vec<Key> {
+    let (names, protocols, clients) = (any_or(names), any_or(protocols), any_or(clients));
+    let mut out = Vec::new();
+    for name in &names {
+        for protocol in &protocols {
+            out.extend(clients.iter().map(|client| (name.clone(), protocol.clone(), *client)));
+        }
+    }
+    out
+}
+
+/// Each of these, or none for any.
+fn any_or<T: Clone>(list: &[T]) -> Vec<Option<T>> {
+    match list {
         [] => vec![None],
         some => some.iter().cloned().map(Some).collect(),
-    };
-    let names: Vec<Option<HostPattern>> =
-        if names.is_empty() { vec![None] } else { names.iter().cloned().map(Some).collect() };
-    names.iter().flat_map(|name| any_or(protocols).into_iter().map(|protocol| (name.clone(), protocol))).collect()
+    }
+}
+
+/// A key in an error: the first part that it has.
+fn shown_key(key: &Key) -> String {
+    match key {
+        (Some(name), ..) => shown(&name.to_string()),
+        (None, Some(protocol), _) => shown(protocol),
+        (None, None, client) => shown(&client.map(|network| network.to_string()).unwrap_or_default()),
+    }
 }

@@ -57,9 +57,10 @@ impl Build<'_> {
             let what = "a server on a Unix socket has no name to verify its certificate by";
             self.problems.add(tls.key_span, what, "say which: `tls: { server_name: app.internal }`");
         }
-        let is_service = |server: &ServerConfig| matches!(server.address, ServerAddress::Service(_));
+        let is_service =
+            |server: &ServerConfig| matches!(server.address, ServerAddress::Service(_) | ServerAddress::Listed(_));
         if let Some(tls) = node.entry("tls").filter(|_| needs_name && upstream.servers.iter().any(is_service)) {
-            let what = "SRV records say what a server is called, and nobody vouches for them";
+            let what = "SRV records and directories say which servers there are, and nobody vouches for them";
             self.problems.add(
                 tls.key_span,
                 what,
@@ -161,7 +162,11 @@ impl Build<'_> {
             };
         };
         let key = match read::mapping(hash, "hash") {
-            None => Some(HashKey::Client),
+            None => match read::text(hash, "hash") {
+                Some("path") => Some(HashKey::WholePath),
+                Some("target") => Some(HashKey::Target),
+                _ => Some(HashKey::Client),
+            },
             Some(key) => {
                 let header = self.parsed(key, "header", headers::field_name).map(HashKey::Header);
                 let cookie = self.parsed(key, "cookie", cookie_name).map(HashKey::Cookie);
@@ -190,16 +195,15 @@ impl Build<'_> {
         }
         let mut out: Vec<ServerConfig> = Vec::new();
         for item in list.one_or_many() {
-            let (at, is_service) = match item.get("srv") {
-                Some(name) => (name, true),
-                None => (item.get("address").unwrap_or(item), false),
-            };
+            let at = ["srv", "source", "address"].into_iter().find_map(|key| item.get(key)).unwrap_or(item);
             let Some(text) = at.text() else { continue };
-            let address = match is_service {
-                true => address::service_name(text).map(ServerAddress::Service),
-                false => address::server(text, base, service),
+            self.service_of_a_source(item);
+            let address = match (item.get("srv"), item.get("source")) {
+                (Some(_), _) => self.take(at.span, address::service_name(text).map(ServerAddress::Service)),
+                (None, Some(_)) => self.listed(item, at),
+                (None, None) => self.take(at.span, address::server(text, base, service)),
             };
-            let Some(address) = self.take(at.span, address) else { continue };
+            let Some(address) = address else { continue };
             if out.iter().any(|server| server.address == address) {
                 self.problems.add(
                     at.span,
@@ -245,7 +249,7 @@ impl Build<'_> {
         }
     }
 
-    fn upstream_tls(&mut self, upstream: &Node) -> Option<UpstreamTls> {
+    pub(super) fn upstream_tls(&mut self, upstream: &Node) -> Option<UpstreamTls> {
         let node = upstream.get("tls")?;
         if let Some(on) = read::as_bool(node) {
             return on.then(UpstreamTls::default);

@@ -61,7 +61,11 @@ pub(super) fn native_variable(variable: &str) -> Option<String> {
     let name = variable.trim_start_matches(['$', '%', '{', '[']).trim_end_matches(['}', ']', '%', 's']);
     let argument = |start: &str| name.strip_prefix(start).and_then(|rest| rest.strip_suffix(')'));
     if let Some(header) = ["req.hdr(", "hdr(", "REQ("].into_iter().find_map(argument) {
-        return Some(format!("{{header.{header}}}"));
+        return Some(match header.to_ascii_lowercase().as_str() {
+            ":authority" | "host" => "{host}".to_owned(),
+            ":path" => "{path}".to_owned(),
+            _ => format!("{{header.{header}}}"),
+        });
     }
     if let Some(cookie) = ["req.cook(", "cookie("].into_iter().find_map(argument) {
         return Some(format!("{{cookie.{cookie}}}"));
@@ -171,8 +175,9 @@ fn native(text: &str, variable: &str, path: Option<&PathPattern>) -> String {
     if begins(&["args", "is_args", "query"]) {
         return "leave it out, with the `?` before it: the query of the request is appended by itself".to_owned();
     }
-    if begins(&["host", "http_host", "server_name"]) {
-        return "leave out scheme and host, and write the target from `/` on: it stays on the same host".to_owned();
+    if begins(&["host", "http_host", "server_name", "req.hdr(host", "hdr(host", "req(:authority", "req(host"]) {
+        return "write `{host}`, and `{path}` for the path: `https://{host}{path}` leads to the same place over https"
+            .to_owned();
     }
     if begins(&["scheme"]) {
         return "write `https://` or `http://`".to_owned();

@@ -3,10 +3,13 @@
 //! A test of `portunus` (`tests/bounds.rs`) compares this list with the numeric constants of the data path, so none is missing and no value differs.
 
 mod authorities;
+mod enrolment;
+mod fleet;
 mod graphql;
 mod http3;
 mod reports;
 mod requests;
+mod stores;
 
 use reports::REPORTS;
 use requests::REQUESTS;
@@ -54,8 +57,12 @@ pub const FIXED: &[FixedBounds] = &[
     FixedBounds { peer: "Clients: GraphQL", bounds: graphql::GRAPHQL },
     FixedBounds { peer: "Tunnels and datagrams", bounds: TUNNELS },
     FixedBounds { peer: "Upstream servers and name servers", bounds: UPSTREAMS },
+    FixedBounds { peer: "Directories of servers (Consul, Docker, etcd)", bounds: stores::DIRECTORIES },
+    FixedBounds { peer: "Stores of rates (Valkey, Redis)", bounds: stores::STORES },
     FixedBounds { peer: "Key servers, and the edges that ask them", bounds: KEYS },
+    FixedBounds { peer: "Enrolment at key servers", bounds: enrolment::ENROLMENT },
     FixedBounds { peer: "Certificate authorities", bounds: authorities::AUTHORITIES },
+    FixedBounds { peer: "The store of a fleet (etcd)", bounds: fleet::FLEET },
     FixedBounds { peer: "Proxies that ask for validation", bounds: ASKING_PROXIES },
     FixedBounds { peer: "What peers can put into logs and metrics", bounds: REPORTS },
 ];
@@ -155,6 +162,13 @@ const CLIENTS_HTTP_2: &[FixedBound] = &[
         "Bookkeeping of small DATA frames that wait",
         "4MiB",
         "A full window of messages of 16 bytes, which a gRPC client sends while its upstream is busy.",
+    ),
+    bound(
+        "proxy/src/http/h2.rs",
+        "LINGER",
+        "Time in which the rest of a body is dropped that nobody reads",
+        "1s",
+        "Then, or behind `max_drain_bytes`, the stream is reset, which old clients take for a failure.",
     ),
     bound(
         "proxy/src/http/h2.rs",
@@ -632,6 +646,13 @@ const KEYS: &[FixedBound] = &[
         "Retry time in rejections above `rate_per_second`",
         "100ms",
         "The rate is per second.",
+    ),
+    bound(
+        "keyserver/src/maker.rs",
+        "RETRY",
+        "Retry time in rejections while another key is being made (`make_keys`)",
+        "500ms",
+        "One key is made at a time.",
     ),
     bound(
         "keyserver/src/conn.rs",

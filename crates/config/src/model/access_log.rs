@@ -112,6 +112,7 @@ pub const REMOVABLE_FIELDS: &[&str] = &[
     "tls",
     "tls.alpn",
     "tls.cipher",
+    "tls.ech",
     "tls.client_certificate",
     "tls.group",
     "tls.key_type",
@@ -125,6 +126,7 @@ pub const REMOVABLE_FIELDS: &[&str] = &[
     "upstream.duration_seconds",
     "upstream.hedge_won",
     "upstream.hedges",
+    "upstream.mirror",
     "upstream.moves",
     "upstream.name",
     "upstream.queue_seconds",
@@ -135,6 +137,7 @@ pub const REMOVABLE_FIELDS: &[&str] = &[
     "user",
     "user_agent",
     "version",
+    "would_reject",
 ];
 
 /// Logs.
@@ -207,6 +210,7 @@ impl fmt::Display for Syslog {
             ServerAddress::Ip(address) => write!(f, "syslog {scheme}://{address}"),
             ServerAddress::Name(name, port) => write!(f, "syslog {scheme}://{name}:{port}"),
             ServerAddress::Service(name) => write!(f, "syslog {scheme}://{name}"),
+            ServerAddress::Listed(listed) => write!(f, "syslog {scheme}://{listed}"),
         }
     }
 }

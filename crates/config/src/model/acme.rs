@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use tls::KeyType;
 
-use super::{Secret, UpstreamConfig};
-use crate::shape::surface::{AcmeOptions, DnsOptions};
+use super::{HostPattern, Secret, UpstreamConfig};
+use crate::shape::surface::{AcmeOptions, DnsOptions, OnDemandOptions};
 
 /// How the certificates of a keystore are ordered and renewed (RFC 8555).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,8 +32,40 @@ pub struct AcmeConfig {
     pub dns: Option<Arc<DnsConfig>>,
     /// Kinds of keys. At least one.
     pub key_types: Vec<KeyType>,
+    /// Certificates that are ordered when a client first asks for their name.
+    pub on_demand: Option<OnDemandConfig>,
     /// Its other settings.
     pub options: AcmeOptions,
+}
+
+/// Certificates that are ordered when a client first asks for their name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OnDemandConfig {
+    /// The names that may be had so; any, as far as `ask` agrees, if there are none.
+    pub allow: Vec<HostPattern>,
+    /// Who must agree to each name. Always there if any name may be had.
+    pub ask: Option<AskConfig>,
+    /// Its other settings.
+    pub options: OnDemandOptions,
+}
+
+/// A server that says which names certificates may be ordered for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AskConfig {
+    /// How to connect.
+    pub upstream: Arc<UpstreamConfig>,
+    /// The Host to send.
+    pub host: String,
+    /// Path and query, to which the name is added.
+    pub target: String,
+}
+
+impl OnDemandConfig {
+    /// Whether a name (lower case, A-labels) is one of those that may be had, if whoever is asked agrees.
+    pub fn allows(&self, name: &str) -> bool {
+        let exact = HostPattern::Exact(name.to_owned());
+        self.allow.is_empty() || self.allow.iter().any(|pattern| pattern.overlaps(&exact))
+    }
 }
 
 impl AcmeConfig {
@@ -55,7 +87,8 @@ impl AcmeConfig {
             DnsUpdater::Update(update) => Some(&update.upstream),
             DnsUpdater::AcmeDns(server) => Some(&server.upstream),
         });
-        self.authorities.iter().map(|authority| &authority.upstream).chain(dns)
+        let ask = self.on_demand.as_ref().and_then(|on_demand| on_demand.ask.as_ref()).map(|ask| &ask.upstream);
+        self.authorities.iter().map(|authority| &authority.upstream).chain(dns).chain(ask)
     }
 }
 
@@ -70,6 +103,8 @@ pub struct AuthorityConfig {
     pub host: String,
     /// The profile of certificates.
     pub profile: Option<String>,
+    /// Its name in records that stand for good, lower case; what its directory says if there is none here.
+    pub issuer: Option<String>,
     /// What our account is bound to.
     pub external_account: Option<ExternalAccount>,
 }
@@ -161,6 +196,8 @@ pub enum ChallengeKind {
     Http01,
     /// By a TXT record (RFC 8555 §8.4).
     Dns01,
+    /// By a TXT record that stands for good and names our account (draft-ietf-acme-dns-persist).
+    DnsPersist01,
 }
 
 impl ChallengeKind {
@@ -170,6 +207,7 @@ impl ChallengeKind {
             ChallengeKind::TlsAlpn01 => "tls-alpn-01",
             ChallengeKind::Http01 => "http-01",
             ChallengeKind::Dns01 => "dns-01",
+            ChallengeKind::DnsPersist01 => "dns-persist-01",
         }
     }
 
@@ -178,17 +216,17 @@ impl ChallengeKind {
         match self {
             ChallengeKind::TlsAlpn01 => Some(443),
             ChallengeKind::Http01 => Some(80),
-            ChallengeKind::Dns01 => None,
+            ChallengeKind::Dns01 | ChallengeKind::DnsPersist01 => None,
         }
     }
 
     /// Whether it proves a wildcard.
     pub fn proves_wildcards(self) -> bool {
-        self == ChallengeKind::Dns01
+        matches!(self, ChallengeKind::Dns01 | ChallengeKind::DnsPersist01)
     }
 
     /// Whether it proves an address.
     pub fn proves_addresses(self) -> bool {
-        self != ChallengeKind::Dns01
+        !self.proves_wildcards()
     }
 }

@@ -1,14 +1,15 @@
 //! Policies: which requests may pass, attached to listeners, hosts and routes by name.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
 use wire::http::Method;
 
-use super::{Conditions, Origins};
+use super::{Conditions, Origins, Secret, UpstreamConfig};
 
-pub use crate::shape::surface::{CertificateKey, PolicyMode};
+pub use crate::shape::surface::{CertificateKey, PolicyMode, RateScope, RateStoreOptions};
 
 /// A policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -194,6 +195,27 @@ pub struct RateLimit {
     pub key: Vec<LimitKey>,
     /// Values of the key that are remembered.
     pub max_keys: usize,
+    /// Who counts together.
+    pub scope: RateScope,
+}
+
+/// A Valkey or Redis by which nodes share rates.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RateStoreConfig {
+    /// The way to it: one server.
+    pub upstream: Arc<UpstreamConfig>,
+    /// Its user; none: `default`.
+    pub user: Option<String>,
+    /// The user's password.
+    pub password: Option<Secret>,
+    /// What names of keys are hashed under.
+    pub secret: Secret,
+    /// Nodes that share a limit.
+    pub nodes: u32,
+    /// What names in it begin with.
+    pub prefix: String,
+    /// How it is talked to.
+    pub options: RateStoreOptions,
 }
 
 /// The most requests under way at once.

@@ -2,7 +2,10 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
+
+use ipnet::IpNet;
 
 use super::{AllowedDestination, Secret, SourceConfig};
 use crate::shape::surface::{HealthMethod, QueueConfig, SameSite, WhenAllDown};
@@ -119,8 +122,63 @@ pub enum ServerAddress {
     Name(String, u16),
     /// A name whose SRV records say which hosts, ports, weights and priorities there are (RFC 2782).
     Service(String),
+    /// A service of which a directory says which servers it has.
+    Listed(ListedService),
     /// A Unix socket.
     Unix(PathBuf),
+}
+
+/// A service in a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedService {
+    /// Its entry of `discovery`.
+    pub source: String,
+    /// The service.
+    pub service: String,
+    /// The tag that instances must have.
+    pub tag: Option<String>,
+}
+
+impl std::fmt::Display for ListedService {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.source, self.service)?;
+        self.tag.iter().try_for_each(|tag| write!(f, ":{tag}"))
+    }
+}
+
+/// A directory that says which servers there are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiscoveryConfig {
+    /// Its name.
+    pub name: String,
+    /// The way to it.
+    pub upstream: Arc<UpstreamConfig>,
+    /// How it is asked.
+    pub by: Directory,
+    /// Who asks.
+    pub token: Option<Secret>,
+    /// Networks that addresses must be in; empty for all that other machines may have.
+    pub networks: Vec<IpNet>,
+}
+
+/// How a directory is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Directory {
+    /// By Consul's API.
+    Consul {
+        /// The data centre; none: the agent's own.
+        datacenter: Option<String>,
+    },
+    /// By Docker's API.
+    Docker {
+        /// The network whose addresses are used; none: the only one.
+        network: Option<String>,
+    },
+    /// By etcd's JSON gateway.
+    Etcd {
+        /// What keys begin with.
+        prefix: String,
+    },
 }
 
 impl ServerAddress {
@@ -129,7 +187,7 @@ impl ServerAddress {
         match self {
             ServerAddress::Ip(address) => Some(address.port()),
             ServerAddress::Name(_, port) => Some(*port),
-            ServerAddress::Service(_) | ServerAddress::Unix(_) => None,
+            ServerAddress::Service(_) | ServerAddress::Listed(_) | ServerAddress::Unix(_) => None,
         }
     }
 }
@@ -205,6 +263,10 @@ pub enum Balance {
 pub enum HashKey {
     /// The client's address.
     Client,
+    /// The path of the request.
+    WholePath,
+    /// The path of the request, and its query.
+    Target,
     /// The value of a header field; its name in lower case.
     Header(String),
     /// The value of a cookie.

@@ -5,6 +5,7 @@
 use std::fmt::Write as _;
 
 use super::surface::OBJECTS;
+use super::surface::fleet::FLEET_OBJECTS;
 use super::surface::key_server::KEY_SERVER_OBJECTS;
 use crate::limits::FIXED;
 use crate::table::{Field, Object, Shape};
@@ -31,6 +32,11 @@ fn fixed_bounds(page: &mut String) {
 /// The reference of a key server's file, `docs/key-server-configuration.md`.
 pub fn key_server_reference() -> String {
     page_of(include_str!("key_server_intro.txt"), KEY_SERVER_OBJECTS)
+}
+
+/// The reference of the file of a node of a fleet, `docs/fleet-configuration.md`.
+pub fn fleet_reference() -> String {
+    page_of(include_str!("fleet_intro.txt"), FLEET_OBJECTS)
 }
 
 fn page_of(intro: &str, objects: &[&Object]) -> String {

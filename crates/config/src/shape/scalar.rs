@@ -34,6 +34,9 @@ pub(super) fn check(shape: &Shape, scalar: &Scalar, node: &Node, named: Named<'_
             format!("for this port of every address, write {}", named.written(&format!("\":{text}\""))),
         )),
         Shape::Text(what) if what.starts_with("an address") && scalar.is_number() => Err(wrong()),
+        Shape::Text(what) if what.starts_with("requests per second") && scalar.is_number() => {
+            Err((wrong().0, format!("say in which time: {}", named.written(&format!("{text}/s")))))
+        }
         Shape::Text(_) if scalar.is_bool() || scalar.is_number() => {
             Err((wrong().0, format!("quote it if it is meant as text: {}", named.written(&format!("\"{text}\"")))))
         }

@@ -5,6 +5,8 @@
 mod acme;
 mod contracts;
 mod datagrams;
+mod discovery;
+pub(crate) mod fleet;
 mod geoip;
 mod graphql;
 mod key_servers;
@@ -14,19 +16,21 @@ mod matching;
 mod policies;
 mod process;
 mod responses;
+mod rate_store;
 mod routes;
 mod tokens;
 mod upstreams;
 
 use crate::limits::LIMITS;
 use crate::table::{Object, Shape, object, optional};
-pub(crate) use acme::ACME_DIRECTORY;
-pub use acme::{AcmeOptions, DnsOptions};
+pub(crate) use acme::{ACME_DIRECTORY, ASK};
+pub use acme::{AcmeOptions, DnsOptions, OnDemandOptions};
 pub(crate) use listeners::ADMIN;
 pub use listeners::{HalfClose, ListenerLimits, ListenerOptions};
-pub use policies::{CertificateKey, PolicyMode};
+pub use policies::{CertificateKey, PolicyMode, RateScope};
 pub use process::LogFormat;
 pub(crate) use process::{FACILITIES, FORWARDING};
+pub use rate_store::RateStoreOptions;
 pub use responses::{CompressionOptions, Encoding};
 pub use routes::{RedirectQuery, RouteOptions};
 pub use upstreams::{HealthMethod, QueueConfig, SameSite, WhenAllDown};
@@ -35,6 +39,7 @@ pub(crate) use upstreams::{RETRIES, UPSTREAM, UPSTREAM_EJECTION};
 use acme::*;
 use contracts::*;
 use datagrams::*;
+use discovery::*;
 use geoip::*;
 use graphql::*;
 use key_servers::*;
@@ -42,6 +47,7 @@ use listeners::*;
 use matching::*;
 use policies::*;
 use process::*;
+use rate_store::*;
 use responses::*;
 use routes::*;
 use tokens::*;
@@ -64,6 +70,8 @@ pub(crate) static OBJECTS: &[&Object] = &[
     &DESTINATION,
     &KEYSTORE,
     &ACME,
+    &ON_DEMAND,
+    &ASK,
     &ACME_DIRECTORY,
     &EXTERNAL_ACCOUNT,
     &DNS,
@@ -74,6 +82,10 @@ pub(crate) static OBJECTS: &[&Object] = &[
     &KEY_SERVERS,
     &UPSTREAM,
     &SERVER,
+    &DISCOVERY,
+    &CONSUL,
+    &DOCKER,
+    &ETCD,
     &HASH_BALANCE,
     &HASH_KEY,
     &UPSTREAM_TLS,
@@ -121,6 +133,7 @@ pub(crate) static OBJECTS: &[&Object] = &[
     &DOCUMENT_URL,
     &DOCUMENT_HEADER,
     &OPERATION,
+    &RATE_STORE,
     &UNDECLARED,
     &CONTRACT_LIMITS,
     &SHADOW,
@@ -167,7 +180,13 @@ pub(crate) static ROOT: Object = object(
             "ticket_keys",
             Shape::Text("a file such as `/var/lib/portunus/ticket-keys`"),
             "(none: they are kept in memory, and an upgrade hands them over)",
-            "Keeps the keys of session tickets in this file, so that clients resume their sessions after a restart. Made if it is not there. They change every 12 hours, and open for 12 more. Only a file that belongs to the user that Portunus runs as, and that nobody else may read, is used; who has it can decrypt sessions of TLS 1.2.",
+            "Keeps the keys of session tickets in this file, so that clients resume their sessions after a restart, and the secrets of HTTP/3 (QUIC), so that its clients learn at once that their connection is gone (stateless reset). Made if it is not there. The keys change every 12 hours, and open for 12 more. Only a file that belongs to the user that Portunus runs as, and that nobody else may read, is used; who has it can decrypt sessions of TLS 1.2, and end HTTP/3 connections.",
+        ),
+        optional(
+            "ech_keys",
+            Shape::Text("a file such as `/etc/portunus/ech.pem`"),
+            "(none: ClientHellos are read as they are)",
+            "Keys of Encrypted Client Hello (RFC 9849), as `portunus ech rotate` writes them (RFC 9934): clients that know the first one from DNS do not show which name they ask for. Counts for all listeners with `tls`, over TCP and HTTP/3. It is watched.",
         ),
         optional(
             "listeners",
@@ -211,6 +230,18 @@ pub(crate) static ROOT: Object = object(
             Shape::Table("NAME", &Shape::Object(&POLICY)),
             "(none)",
             "Which requests may pass: by address, by rate, by number and by who sends them. Listeners, hosts and routes refer to policies by name.",
+        ),
+        optional(
+            "discovery",
+            Shape::Table("NAME", &Shape::Object(&DISCOVERY)),
+            "(none)",
+            "Directories that say which servers there are. Servers of upstreams refer to them by name (`source`).",
+        ),
+        optional(
+            "rate_store",
+            Shape::Object(&RATE_STORE),
+            "(none)",
+            "A Valkey or Redis by which nodes share the limits of rate with `scope: fleet`. No request waits for it.",
         ),
         optional(
             "error_pages",

@@ -157,3 +157,93 @@ async fn of_one_connection_that_asks_without_waiting_the_oldest_requests_are_dro
         assert_eq!(shared.scheduler.waiting()[1] + dropped.len(), (OUTSTANDING + beyond) as usize, "each once");
     }
 }
+
+/// Asks for keys over a connection that speaks the extension or not, all requests at once; the outcomes in the order of the ids.
+async fn ask_for_keys(shared: &Arc<Shared>, extended: bool, payloads: &[&[u8]]) -> Vec<Result<Vec<u8>, ErrorCode>> {
+    let report = Rc::new(shared.reporter.thread());
+    let (_drain, draining) = watch::channel(false);
+    let local = tokio::task::LocalSet::new();
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    let transport = Transport::plain(Stream::new(ours.into()).unwrap());
+    let link = Arc::new(Link::new(Peer::unix(), extended));
+    local.spawn_local(Conn::new(transport, link, Arc::clone(shared), report).serve(draining));
+    let mut bytes = Vec::new();
+    for (id, payload) in payloads.iter().enumerate() {
+        let id = id as u32;
+        Frame { id, opcode: opcode::MAKE_KEY, payload, ..Frame::default() }.write_to(&mut bytes).unwrap();
+    }
+    theirs.write_all(&bytes).unwrap();
+    theirs.set_nonblocking(true).unwrap();
+    let (mut bytes, mut outcomes) = (Vec::new(), std::collections::BTreeMap::new());
+    let listen = async {
+        let mut buffer = [0; 4_096];
+        while outcomes.len() < payloads.len() {
+            if let Ok(count) = theirs.read(&mut buffer) {
+                bytes.extend_from_slice(&buffer[..count]);
+            }
+            while let Some((frame, length)) = Frame::parse(&bytes, Dialect::Plain).unwrap() {
+                let outcome = frame.error().map_or_else(|| Ok(frame.payload.to_vec()), Err);
+                outcomes.insert(frame.id, outcome);
+                bytes.drain(..length);
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    local.run_until(listen).await;
+    outcomes.into_values().collect()
+}
+
+/// A server whose local clients may have keys made, at most two.
+fn nursery(folder: &std::path::Path, rule: &str) -> Arc<Shared> {
+    std::fs::create_dir_all(folder.join("made")).unwrap();
+    let text = format!(
+        "listeners: [{{ name: local, bind: 'unix:keys.sock' }}]
+keys: {{ made: {{ folders: made }} }}
+access: [{{ clients: unix, keys: made{rule} }}, {{ clients: edge.example, keys: made, make_keys: made }}]
+limits: {{ max_made_keys: 2 }}
+"
+    );
+    let config = config::parse_key_server("test", &text, folder).unwrap();
+    let holdings = Holdings::load(&config, None).unwrap();
+    Arc::new(Shared::new(&config, holdings, KeyServerReporter::start(None).unwrap()).unwrap())
+}
+
+#[tokio::test]
+async fn keys_are_made_for_those_who_may_have_them_one_at_a_time_and_so_many() {
+    let dir = tempfile::tempdir().unwrap();
+    let made = || std::fs::read_dir(dir.path().join("made")).unwrap().count();
+    let shared = nursery(dir.path(), "");
+    for extended in [true, false] {
+        let refused = ask_for_keys(&shared, extended, &[&[2], &[0], &[]]).await;
+        assert_eq!(refused, [Err(ErrorCode::BAD_OPCODE), Err(ErrorCode::BAD_OPCODE), Err(ErrorCode::BAD_OPCODE)]);
+    }
+    let shared = nursery(dir.path(), ", make_keys: made");
+    let unspoken = ask_for_keys(&shared, false, &[&[2]]).await;
+    assert_eq!(unspoken, [Err(ErrorCode::BAD_OPCODE)], "only in the extension");
+    let malformed = ask_for_keys(&shared, true, &[&[], &[0], &[3], &[2, 2]]).await;
+    assert!(malformed.iter().all(|outcome| *outcome == Err(ErrorCode::FORMAT)), "{malformed:?}");
+    assert_eq!(made(), 0);
+    // The first of them takes so long that the others find it at work.
+    let outcomes = ask_for_keys(&shared, true, &[&[1], &[2], &[2], &[2]]).await;
+    let spki = outcomes[0].as_ref().unwrap();
+    let busy = outcomes[1..].iter().filter(|outcome| **outcome == Err(ErrorCode::BUSY)).count();
+    assert!(busy >= 1, "{outcomes:?}");
+    let ski = tls::crypto::public_key::key_identifier(spki).unwrap();
+    let view = shared.holdings.load().view_for(&Peer::unix());
+    assert!(view.by_ski(&ski).is_some(), "it can be used at once");
+    while made() < 2 {
+        ask_for_keys(&shared, true, &[&[2]]).await;
+    }
+    assert_eq!(ask_for_keys(&shared, true, &[&[2]]).await, [Err(ErrorCode::NOT_KEPT)], "no more than that are kept");
+    assert_eq!((made(), shared.holdings.load().keys().count()), (2, 2));
+    std::fs::remove_dir_all(dir.path().join("made")).unwrap();
+    assert_eq!(ask_for_keys(&shared, true, &[&[2]]).await, [Err(ErrorCode::NOT_KEPT)], "nowhere to keep it");
+    // What was made is what a start finds.
+    let shared = nursery(dir.path(), ", make_keys: made");
+    let outcome = ask_for_keys(&shared, true, &[&[2]]).await;
+    let origin = shared.holdings.load().keys().next().unwrap().origin.clone();
+    let again = nursery(dir.path(), ", make_keys: made");
+    assert_eq!(again.holdings.load().keys().map(|key| key.origin.clone()).collect::<Vec<_>>(), [origin]);
+    assert!(outcome[0].is_ok());
+}

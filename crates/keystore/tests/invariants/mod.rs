@@ -1,6 +1,7 @@
 //! What must hold for any input of the Java keystore and PEM readers. Shared by the fuzz targets and by the corpus replay.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, dead_code, unreachable_pub)]
 
+use keystore::ech;
 use keystore::jks::{self, Content, PasswordBytes};
 use keystore::pem::{self, Label};
 use tls::crypto::{Certificate, PrivateKey};
@@ -39,6 +40,17 @@ pub fn jks(input: &[u8]) {
             assert_eq!(form.open_key(&form.protect_key(&plain).unwrap()).unwrap(), plain);
         }
     }
+}
+
+/// A file of keys for Encrypted Client Hello: what is read writes back to what reads alike.
+pub fn ech(input: &[u8]) {
+    let Ok(keys) = ech::of_text(input) else { return };
+    assert!((1..=ech::MAX_KEYS).contains(&keys.len()));
+    let again = ech::of_text(ech::to_text(&keys).as_bytes()).unwrap();
+    let shown = |keys: &[tls::EchKey]| {
+        keys.iter().map(|key| (key.config().to_vec(), key.id(), key.public_name().to_owned())).collect::<Vec<_>>()
+    };
+    assert_eq!(shown(&again), shown(&keys));
 }
 
 /// PEM text: blocks are bounded by the input, and what they hold reads alike however it is read.

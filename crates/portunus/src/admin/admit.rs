@@ -5,7 +5,8 @@
 //! address or name that is ours, and a request that says it comes from another origin is rejected, whatever its method.
 //!
 //! Over TCP whoever has an account on the machine can connect. There a token, if one is configured, is asked of every request but those of health checks, and a
-//! client certificate, if one is, of every connection; without either nothing can be changed but by a reload, which only reads files of the operator. Who may connect to a Unix socket is for its file mode to say.
+//! client certificate, if one is, of every connection; without either nothing is served but what a scraper and a health check need. Who may connect to a Unix socket is
+//! for its file mode to say.
 
 use std::net::IpAddr;
 
@@ -20,8 +21,8 @@ use super::dashboard;
 /// The scheme of RFC 6750, with the space behind it.
 const BEARER: &[u8] = b"Bearer ";
 
-/// Where nothing may be changed.
-const READ_ONLY: &str = "this address is read-only: whoever has an account here can connect. Use the Unix socket, or set `admin.token` or `admin.tls.client_certificate`";
+/// Where nobody has to say who they are.
+const NOBODY: &str = "this address serves only /metrics, /healthz and /readyz, since nobody has to say who they are. For everything else use the Unix socket, or set `admin.token` or `admin.tls.client_certificate`";
 
 /// The rule for one listener.
 pub(super) struct Admission {
@@ -37,6 +38,9 @@ pub(super) struct Admission {
 
 /// Asked without a token: checks of health have none. Nor does a browser that asks for the dashboard, which then asks for it.
 const OPEN: [&str; 2] = ["/healthz", "/readyz"];
+
+/// Served besides where no token is configured: scrapers of the machine ask for it, and it shows sums, no request and no configuration.
+const METRICS: &str = "/metrics";
 
 /// Shortest and longest token, bytes.
 const TOKEN_BYTES: std::ops::RangeInclusive<usize> = 16..=512;
@@ -73,11 +77,12 @@ impl Admission {
         path: &str,
         headers: &HeaderMap,
     ) -> Result<(), (StatusCode, &'static str)> {
+        let is_open = method.is_safe() && OPEN.contains(&path);
         let Some(token) = &self.token else {
-            let may = self.may_change() || method.is_safe() || path == "/reload";
-            return if may { Ok(()) } else { Err((StatusCode::FORBIDDEN, READ_ONLY)) };
+            let may = self.knows_who() || is_open || (method.is_safe() && path == METRICS);
+            return if may { Ok(()) } else { Err((StatusCode::FORBIDDEN, NOBODY)) };
         };
-        if (OPEN.contains(&path) || dashboard::has(path)) && method.is_safe() {
+        if is_open || (method.is_safe() && dashboard::has(path)) {
             return Ok(());
         }
         let mut values = headers.get_all(AUTHORIZATION).iter();
@@ -91,9 +96,9 @@ impl Admission {
         if is_right { Ok(()) } else { Err((StatusCode::UNAUTHORIZED, "this needs the token of `admin.token`")) }
     }
 
-    /// Whether requests that are let in may change things.
-    pub(super) fn may_change(&self) -> bool {
-        self.bound.is_none() || self.token.is_some() || self.is_certified
+    /// Whether a connection says who is at its other end: by the mode of a file or by a certificate.
+    fn knows_who(&self) -> bool {
+        self.bound.is_none() || self.is_certified
     }
 
     /// Whether a request is taken; else how it is answered, and why.
@@ -224,18 +229,29 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_asked_of_all_but_health_checks_and_without_one_tcp_is_read_only() {
+    fn without_a_token_tcp_serves_scrapers_and_with_one_health_checks() {
         let token = || Some(Password::new("0123456789abcdef".to_owned()));
         let tcp = |token| Admission::new(&Endpoint::Tcp("127.0.0.1:9090".parse().unwrap()), &[], token, false);
         let unix = Admission::new(&Endpoint::Unix("/run/x".into()), &[], None, false);
+        let certified = Admission::new(&Endpoint::Tcp("127.0.0.1:9090".parse().unwrap()), &[], None, true);
         let (open, closed) = (tcp(None), tcp(token()));
         let right = &["Bearer 0123456789abcdef"][..];
-        let rows: [(&Admission, &str, &str, &[&str], u16); 19] = [
+        let rows: [(&Admission, &str, &str, &[&str], u16); 29] = [
             (&unix, "POST", "/api/v1/servers", &[], 200),
-            (&open, "GET", "/api/v1/status", &[], 200),
-            (&open, "POST", "/api/v1/servers", &[], 403),
-            (&open, "DELETE", "/config", &[], 403),
-            (&open, "POST", "/reload", &[], 200),
+            (&certified, "POST", "/api/v1/servers", &[], 200),
+            (&certified, "GET", "/config", &[], 200),
+            (&open, "GET", "/metrics", &[], 200),
+            (&open, "HEAD", "/metrics", &[], 200),
+            (&open, "GET", "/healthz", &[], 200),
+            (&open, "GET", "/readyz", &[], 200),
+            (&open, "POST", "/metrics", &[], 403),
+            (&open, "GET", "/metrics/", &[], 403),
+            (&open, "GET", "/", &[], 403),
+            (&open, "GET", "/config", &[], 403),
+            (&open, "GET", "/clients", &[], 403),
+            (&open, "GET", "/dashboard", &[], 403),
+            (&open, "GET", "/api/v1/status", right, 403),
+            (&open, "POST", "/reload", &[], 403),
             (&closed, "GET", "/healthz", &[], 200),
             (&closed, "GET", "/dashboard", &[], 200),
             (&closed, "GET", "/dashboard/", &[], 401),

@@ -22,6 +22,12 @@ pub enum View {
     Connections,
     /// What was rejected or failed, by reason.
     Rejections,
+    /// What failed or was rejected last.
+    Errors,
+    /// Policies, and what they decided.
+    Policies,
+    /// What contracts said, by operation.
+    Contracts,
     /// Handshakes, by what was negotiated.
     Handshakes,
     /// Clients with the most bytes.
@@ -34,7 +40,7 @@ pub enum View {
 
 impl View {
     /// Each of them, and the last segment of its path.
-    pub const ALL: [(&'static str, View); 11] = [
+    pub const ALL: [(&'static str, View); 14] = [
         ("status", View::Status),
         ("listeners", View::Listeners),
         ("routes", View::Routes),
@@ -42,6 +48,9 @@ impl View {
         ("certificates", View::Certificates),
         ("connections", View::Connections),
         ("rejections", View::Rejections),
+        ("errors", View::Errors),
+        ("policies", View::Policies),
+        ("contracts", View::Contracts),
         ("handshakes", View::Handshakes),
         ("clients", View::Clients),
         ("shadow", View::Shadow),

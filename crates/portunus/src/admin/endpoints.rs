@@ -36,8 +36,6 @@ const NO_UPGRADE: &str = "an upgrade is asked for on the Unix socket of the serv
 /// What the pages share.
 struct Pages {
     state: AdminState,
-    /// Whoever gets this far may change things.
-    may_change: bool,
     /// Streams of events that may still begin.
     streams: Arc<Semaphore>,
     /// Reloads run one after the other.
@@ -77,8 +75,8 @@ pub(super) fn router(mut state: AdminState, admission: Admission) -> Router {
         router = router.merge(router_of_api.layer(middleware::from_fn(validate)));
         router = dashboard::add(router);
     }
-    let (may_change, streams) = (admission.may_change(), Arc::new(Semaphore::new(MAX_STREAMS)));
-    let pages = Arc::new(Pages { state, may_change, streams, reloading: Mutex::new(()) });
+    let streams = Arc::new(Semaphore::new(MAX_STREAMS));
+    let pages = Arc::new(Pages { state, streams, reloading: Mutex::new(()) });
     router.with_state(pages).layer(middleware::from_fn_with_state(Arc::new(admission), admit))
 }
 
@@ -86,7 +84,7 @@ pub(super) fn router(mut state: AdminState, admission: Admission) -> Router {
 pub const PAGES: &[(&str, &str, &str)] = &[
     ("GET", "/metrics", "metrics, OpenMetrics 1.0 or Prometheus text by `Accept`"),
     ("GET", "/healthz", "200 while the process runs"),
-    ("GET", "/readyz", "200 while traffic is served, else 503 with the reason"),
+    ("GET", "/readyz", "200 while traffic is served, with what is amiss all the same; else 503 with the reason"),
     ("GET", "/config", "configuration in use, secrets redacted"),
     ("GET", "/started", "configuration that the process was started with, secrets redacted"),
     ("GET", "/clients", "heaviest client addresses; `?by=rate` by bytes per second"),
@@ -102,6 +100,9 @@ pub const PAGES: &[(&str, &str, &str)] = &[
     ("GET", "/api/v1/certificates", "certificates by days left"),
     ("GET", "/api/v1/connections", "open connections by listener and client"),
     ("GET", "/api/v1/rejections", "what was rejected or failed, by reason, with meaning and remedy"),
+    ("GET", "/api/v1/errors", "what failed or was rejected last: who, when, whose fault"),
+    ("GET", "/api/v1/policies", "policies with where they are attached and what they decided"),
+    ("GET", "/api/v1/contracts", "what contracts said, by operation"),
     ("GET", "/api/v1/handshakes", "handshakes by version, cipher, key type, resumed"),
     ("GET", "/api/v1/clients", "heaviest clients by bytes"),
     ("GET", "/api/v1/shadow", "as `/shadow`"),
@@ -185,7 +186,10 @@ async fn metrics(State(pages): State<Arc<Pages>>, headers: HeaderMap) -> Respons
 
 async fn ready(State(pages): State<Arc<Pages>>) -> Response {
     match (pages.state.ready)() {
-        Ok(()) => "ready\n".into_response(),
+        Ok(further) => {
+            let lines = further.iter().map(|line| format!("{line}\n"));
+            ["ready\n".to_owned()].into_iter().chain(lines).collect::<String>().into_response()
+        }
         Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response(),
     }
 }
@@ -213,12 +217,7 @@ fn problems(status: StatusCode, problems: &[String]) -> Response {
 async fn shown(pages: Arc<Pages>, view: View) -> Response {
     let Some(role) = pages.state.api.clone() else { return StatusCode::NOT_FOUND.into_response() };
     match aside(move || role.view(view)).await {
-        Ok(mut value) => {
-            if let (View::Status, Some(members)) = (view, value.as_object_mut()) {
-                members.insert("may_change".to_owned(), pages.may_change.into());
-            }
-            json(format!("{value}\n"))
-        }
+        Ok(value) => json(format!("{value}\n")),
         Err(response) => response,
     }
 }
@@ -246,7 +245,7 @@ async fn stream(State(pages): State<Arc<Pages>>) -> Response {
     let Some(role) = pages.state.api.clone() else { return StatusCode::NOT_FOUND.into_response() };
     match Arc::clone(&pages.streams).try_acquire_owned() {
         Ok(place) => {
-            let body = axum::body::Body::new(events::begin(role, pages.may_change, place));
+            let body = axum::body::Body::new(events::begin(role, place));
             ([(CONTENT_TYPE, "text/event-stream")], body).into_response()
         }
         Err(_) => {

@@ -47,7 +47,7 @@ impl Body for Events {
     clippy::disallowed_methods,
     reason = "the admin side has a runtime of its own, without connections of clients"
 )]
-pub(super) fn begin(role: Arc<dyn Operable>, may_change: bool, place: OwnedSemaphorePermit) -> Events {
+pub(super) fn begin(role: Arc<dyn Operable>, place: OwnedSemaphorePermit) -> Events {
     let (sender, events) = mpsc::channel(1);
     tokio::spawn(async move {
         let mut tick = tokio::time::interval(PERIOD);
@@ -59,7 +59,7 @@ pub(super) fn begin(role: Arc<dyn Operable>, may_change: bool, place: OwnedSemap
             let Ok(room) = sender.reserve().await else { return };
             let role = Arc::clone(&role);
             let made = tokio::task::spawn_blocking(move || {
-                let event = history.event(&*role, may_change);
+                let event = history.event(&*role);
                 (history, event)
             });
             // A panic is reported where it happens, and ends the stream.
@@ -80,18 +80,14 @@ struct History {
 }
 
 impl History {
-    fn event(&mut self, role: &dyn Operable, may_change: bool) -> Value {
+    fn event(&mut self, role: &dyn Operable) -> Value {
         let (now, snapshot) = (Instant::now(), role.totals());
-        let mut status = role.view(View::Status);
-        if let Some(members) = status.as_object_mut() {
-            members.insert("may_change".to_owned(), may_change.into());
-        }
         let rates = self.last.as_ref().map(|(at, last)| rates(&snapshot, last, now.duration_since(*at)));
         let mut rejections = role.view(View::Rejections);
         self.note_recent(&mut rejections, &snapshot);
         let member = |view: View, name: &str| role.view(view).get_mut(name).map(Value::take);
         let event = json!({
-            "status": status, "rates": rates, "listeners": member(View::Listeners, "listeners"),
+            "status": role.view(View::Status), "rates": rates, "listeners": member(View::Listeners, "listeners"),
             "upstreams": member(View::Upstreams, "upstreams"), "rejections": rejections.get_mut("rejections").map(Value::take),
         });
         self.last = Some((now, snapshot));

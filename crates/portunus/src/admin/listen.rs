@@ -5,8 +5,7 @@
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use net::inherited::Passed;
-use rustix::fs::{FlockOperation, Mode, fchmod, flock};
+use net::unix_socket;
 use telemetry::OncePerSecond;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
@@ -43,9 +42,8 @@ const BACKLOG: i32 = 64;
 /// Descriptors kept back to accept with: each may be lost once to another thread that takes it when the connection ends.
 const RESERVED_DESCRIPTORS: usize = 4;
 
-/// How often the lock on a socket's folder is tried, and the wait between two tries.
-const LOCK_TRIES: u32 = 20;
-const LOCK_PAUSE: Duration = Duration::from_millis(5);
+/// Who may connect to the Unix socket: the user of this process, and root.
+const UNIX_MODE: u32 = 0o600;
 
 /// The wait after an accept that failed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -89,76 +87,19 @@ pub(super) fn adopt(endpoint: &Endpoint, passed: &Passed) -> io::Result<Bound> {
 }
 
 pub(super) fn bind(endpoint: &Endpoint) -> io::Result<Bound> {
-    let (domain, address) = match endpoint {
-        Endpoint::Tcp(address) => (socket2::Domain::for_address(*address), (*address).into()),
-        Endpoint::Unix(path) => (socket2::Domain::UNIX, socket2::SockAddr::unix(path)?),
-    };
-    let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None)?;
-    let address = match endpoint {
-        Endpoint::Tcp(_) => {
+    let (address, socket) = match endpoint {
+        Endpoint::Tcp(address) => {
+            let domain = socket2::Domain::for_address(*address);
+            let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None)?;
             socket.set_reuse_address(true)?;
-            socket.bind(&address)?;
-            Endpoint::Tcp(socket.local_addr()?.as_socket().ok_or(ErrorKind::AddrNotAvailable)?)
-        }
-        Endpoint::Unix(path) => {
-            // Another process may be between the same steps: it must neither find our socket bound and not yet listening, nor remove it after that.
-            let _one_at_a_time = lock(path.parent());
-            clear_stale(path)?;
-            // The file is made with the mode of the socket (unix(7)). To change it by its path afterwards, whoever may write to the folder could lead elsewhere
-            // with a link.
-            fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
-            socket.bind(&address)?;
+            socket.bind(&(*address).into())?;
             socket.listen(BACKLOG)?;
-            endpoint.clone()
+            (Endpoint::Tcp(socket.local_addr()?.as_socket().ok_or(ErrorKind::AddrNotAvailable)?), socket)
         }
+        Endpoint::Unix(path) => (endpoint.clone(), unix_socket::bind(path, UNIX_MODE, BACKLOG)?),
     };
-    socket.listen(BACKLOG)?;
     socket.set_nonblocking(true)?;
     Ok(Bound { address, socket, is_managed: false })
-}
-
-/// The sole right to make a socket in a folder, until it is dropped. Who cannot have it in time goes on without: somebody else may hold it for ever.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the main thread at start or after a reload, a tenth of a second at most"
-)]
-fn lock(folder: Option<&Path>) -> Option<File> {
-    let folder = folder.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let folder = File::open(folder).ok()?;
-    for _ in 0..LOCK_TRIES {
-        match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Some(folder),
-            Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(LOCK_PAUSE),
-            Err(_) => return None,
-        }
-    }
-    None
-}
-
-/// Removes a socket that a dead process left behind. Anything else in its place is an error.
-fn clear_stale(path: &Path) -> io::Result<()> {
-    match std::fs::symlink_metadata(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
-        Ok(found) if !found.file_type().is_socket() => Err(io::Error::new(
-            ErrorKind::AlreadyExists,
-            "there is something else than a socket; remove it or choose another path",
-        )),
-        Ok(_) if is_answered(path) => Err(io::Error::new(ErrorKind::AddrInUse, "another process answers there")),
-        Ok(_) => std::fs::remove_file(path),
-    }
-}
-
-/// Whether somebody listens on the Unix socket at `path`. When in doubt, yes.
-pub(super) fn is_answered(path: &Path) -> bool {
-    let connect = || {
-        let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None)?;
-        // One that is too busy to answer must not hold us up.
-        socket.set_nonblocking(true)?;
-        socket.connect(&socket2::SockAddr::unix(path)?)
-    };
-    let rejected = |error: io::Error| matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound);
-    !connect().is_err_and(rejected)
 }
 
 enum Listener {

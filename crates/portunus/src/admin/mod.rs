@@ -4,7 +4,8 @@
 //! operator out. It listens on loopback or a Unix socket unless the configuration says otherwise, never on a data port, and takes nothing
 //! from a web page of another site, see `admit`.
 //!
-//! Absent on purpose: users and passwords. Who may connect to a Unix socket is the kernel's to say (mode 0600); over TCP a token or a client certificate is.
+//! Absent on purpose: users and passwords. Who may connect to a Unix socket is the kernel's to say (mode 0600); over TCP a token or a client
+//! certificate is, and without either only metrics and health are served.
 
 mod endpoints;
 mod events;
@@ -55,8 +56,8 @@ pub struct AdminState {
     pub upgrade: Option<UpgradeRequest>,
     /// What the API shows and changes; none for a role that has none.
     pub api: Option<Arc<dyn Operable>>,
-    /// Whether traffic is served; else why not.
-    pub ready: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
+    /// Whether traffic is served, with further lines that are to be known, such as what is amiss all the same; else why not.
+    pub ready: Box<dyn Fn() -> Result<Vec<String>, String> + Send + Sync>,
     /// Further pages of JSON by path, e.g. `/upstreams`.
     pub extra: Vec<(&'static str, JsonSource)>,
 }
@@ -247,7 +248,7 @@ impl Drop for AdminHandle {
 
 /// Removes our socket, unless another process has put its own there and answers on it.
 fn remove_socket(path: &Path) {
-    if !listen::is_answered(path) {
+    if !net::unix_socket::is_answered(path) {
         // Gone already is as good.
         let _ = std::fs::remove_file(path);
     }

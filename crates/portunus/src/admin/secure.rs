@@ -99,7 +99,9 @@ impl Front {
             output.clear();
             match outcome.map_err(broken)? {
                 Handshake::Done => break,
-                Handshake::WantKey => return Err(io::Error::other("the key is elsewhere")),
+                Handshake::WantKey | Handshake::WantCertificate => {
+                    return Err(io::Error::other("the key is elsewhere"));
+                }
                 Handshake::WantInput => {
                     if stream.read_buf(&mut input).await? == 0 {
                         return Err(ErrorKind::UnexpectedEof.into());

@@ -9,8 +9,11 @@ use std::sync::Arc;
 
 use acme::preflight::{self, Finding, Verdict};
 use config::{self, Config, InvalidFile};
+use fleet::agent::node_name;
+use fleet::seal::Seal;
 use proxy::generation::Generation;
 
+use super::progress;
 use crate::admin::place;
 use crate::edge::sandbox::Needs;
 use crate::supervisor::{Beside, Control};
@@ -19,28 +22,58 @@ use crate::supervisor::{Beside, Control};
 /// if there is a warning. `sandbox`: also what the server would keep of its rights. `online`: 1 also if a name that a certificate is ordered for cannot be
 /// proved, as far as can be seen from here.
 pub fn run(file: &Path, strict: bool, sandbox: bool, online: bool) -> ExitCode {
+    if config::is_fleet_file(file) {
+        return check_node(file);
+    }
+    let Some((config, warnings)) = examine(file) else { return ExitCode::FAILURE };
+    warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+    println!("{}", summary(file, &config));
+    if sandbox {
+        let beside = Beside { read: vec![file.to_owned()], ..Beside::default() };
+        print!("{}", Needs::of(&config, &beside, &Control::At(place::to_ask())).explain(config.sandbox.mode));
+    }
+    let worst = if online { look(&config) } else { Verdict::Good };
+    let is_uncertain = !warnings.is_empty() || worst == Verdict::Uncertain;
+    if worst == Verdict::Bad || (strict && is_uncertain) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// Loads `file` and builds a generation of it: what it says, and what is probably not meant. None, and every problem on stderr, if it cannot be used.
+pub fn examine(file: &Path) -> Option<(Arc<Config>, Vec<String>)> {
     let config = match config::check_file(file) {
         Ok(config) => Arc::new(config),
-        Err(invalid) => return reject(&invalid),
+        Err(invalid) => {
+            report(&invalid);
+            return None;
+        }
     };
     match Generation::build(Arc::clone(&config), None) {
         Ok(generation) => {
             let stores = generation.stores.iter().flat_map(|(name, store)| {
                 store.warnings.iter().map(move |warning| format!("keystore {name}: {warning}"))
             });
-            let warnings: Vec<String> = stores.chain(generation.warnings()).collect();
-            warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
-            println!("{}", summary(file, &config));
-            if sandbox {
-                let beside = Beside { read: vec![file.to_owned()], ..Beside::default() };
-                print!("{}", Needs::of(&config, &beside, &Control::At(place::to_ask())).explain(config.sandbox.mode));
-            }
-            let worst = if online { look(&config) } else { Verdict::Good };
-            let is_uncertain = !warnings.is_empty() || worst == Verdict::Uncertain;
-            if worst == Verdict::Bad || (strict && is_uncertain) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+            let warnings = stores.chain(generation.warnings()).collect();
+            Some((config, warnings))
         }
         Err(error) => {
             error.problems.iter().for_each(|problem| eprintln!("{problem}"));
+            None
+        }
+    }
+}
+
+/// The file of a node of a fleet: itself, and the key that it names. What it serves was checked when it was pushed.
+fn check_node(file: &Path) -> ExitCode {
+    let problems = match config::load_fleet(file) {
+        Ok(fleet) => Seal::read(&fleet.seal_key).map(drop).and(node_name(&fleet)).map_err(|problem| problem + "\n"),
+        Err(problems) => Err(problems.to_string()),
+    };
+    match problems {
+        Ok(node) => {
+            println!("{}: ok (node {node} of a fleet)", file.display());
+            ExitCode::SUCCESS
+        }
+        Err(problems) => {
+            eprint!("{problems}");
             ExitCode::FAILURE
         }
     }
@@ -55,7 +88,7 @@ fn look(config: &Config) -> Verdict {
             return Verdict::Bad;
         }
     };
-    let findings = runtime.block_on(preflight::run(config));
+    let findings = runtime.block_on(preflight::run(config, |name| progress(&format!("looking at {name} ..."))));
     for Finding { keystore, name, text, verdict } in &findings {
         match verdict {
             Verdict::Good => println!("keystore {keystore}: {name}: ok, {text}"),
@@ -66,7 +99,7 @@ fn look(config: &Config) -> Verdict {
     findings.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Good)
 }
 
-fn reject(invalid: &InvalidFile<Config>) -> ExitCode {
+fn report(invalid: &InvalidFile<Config>) {
     if std::io::stderr().is_terminal() {
         eprint!("{}", invalid.problems.render(std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())));
     } else {
@@ -75,7 +108,6 @@ fn reject(invalid: &InvalidFile<Config>) -> ExitCode {
     // What is right in the file may still not be in what it names, and routes may be in each other's way.
     let beside = invalid.rest.as_deref().map(Generation::check);
     beside.into_iter().flatten().for_each(|problem| eprintln!("{problem}"));
-    ExitCode::FAILURE
 }
 
 fn summary(file: &Path, config: &Config) -> String {

@@ -14,7 +14,7 @@ use super::server::{Reach, Server, malformed};
 const MAX_EVENT_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Which server is asked.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub struct Control {
     /// The server's admin socket [default: $XDG_RUNTIME_DIR/portunus/admin.sock or /run/portunus/admin.sock]
     #[arg(long, value_name = "PATH", env = "PORTUNUS_CONTROL", hide_env_values = true)]

@@ -129,8 +129,8 @@ fn serve_prepared(file: &Path) -> ExitCode {
     };
     // It ends the upstream that it has started.
     let origin = Origin { is_unconfined: true, ..Origin::default() };
-    edge::run(config, source, origin, |reporter| {
-        let reporter = Arc::clone(reporter);
+    edge::run(config, source, origin, |edge, _| {
+        let reporter = Arc::clone(edge.reporter());
         // Ends with the process.
         #[expect(clippy::disallowed_methods, reason = "a thread of its own")]
         std::thread::spawn(move || {
@@ -238,6 +238,7 @@ listeners:
   - name: https
     bind: \"{https}\"
     tls: {{ keystore: demo }}
+    http3: true
   - name: http
     bind: \"{http}\"
     redirect_to_https: {{ port: {https_port} }}
@@ -287,6 +288,7 @@ fn commands(options: &Options, ca: &Path) -> Vec<(&'static str, String)> {
         format!("curl{ca} --resolve {host}:{port}:{shown}{extra} {scheme}://{host}:{port}{path}")
     };
     let old_client = " --verbose --tls-max 1.2 --ciphers ECDHE-RSA-AES128-GCM-SHA256";
+    let http3 = " --http3-only --include";
     vec![
         ("what the upstream sees", call("https", https, WEBSITE, "", "/headers")),
         ("another name, another certificate, a rewritten path", call("https", https, API, " --include", "/v1/small")),
@@ -296,8 +298,25 @@ fn commands(options: &Options, ca: &Path) -> Vec<(&'static str, String)> {
         ("a redirect of the route", call("https", https, WEBSITE, " --include", "/old/small")),
         ("a path that no route knows", call("https", https, API, " --include", "/v2/")),
         ("plain HTTP is redirected", call("http", http, WEBSITE, " --include", "/small")),
+        ("HTTP/3, by a curl whose --version lists HTTP3", call("https", https, WEBSITE, http3, "/headers")),
+        ("HTTP/3 by a browser", chromium(options, &shown)),
         ("metrics", format!("curl http://127.0.0.1:{}/metrics", options.admin_port)),
     ]
+}
+
+/// Chromium, which speaks QUIC with servers of public CAs alone unless it is told otherwise, and is to know the certificate by its key.
+fn chromium(options: &Options, shown: &str) -> String {
+    let Options { dir, https_port: port, .. } = options;
+    let certificate = dir.join(KEYS_FOLDER).join("www-ecdsa.pem");
+    let key = format!(
+        "$(openssl x509 -in {} -noout -pubkey | openssl pkey -pubin -outform der | openssl dgst -sha256 -binary | base64)",
+        certificate.display()
+    );
+    format!(
+        "chromium --user-data-dir=\"$(mktemp -d)\" --origin-to-force-quic-on={WEBSITE}:{port} \
+         --host-resolver-rules=\"MAP *.portunus.test {shown}\" --ignore-certificate-errors-spki-list=\"{key}\" \
+         https://{WEBSITE}:{port}/headers"
+    )
 }
 
 #[cfg(test)]
@@ -338,6 +357,10 @@ mod tests {
                 first.contains("--resolve www.portunus.test:18443:[::1] https://www.portunus.test:18443/"),
                 "{first}"
             );
+            assert!(config.listeners[0].options.http3);
+            let over_http3 =
+                |part| prepared.commands.iter().any(|(what, line)| what.contains("HTTP/3") && line.contains(part));
+            assert!(over_http3("curl --cacert") && over_http3("--origin-to-force-quic-on=www.portunus.test:18443 "));
         }
         for entry in fs::read_dir(options.dir.join(KEYS_FOLDER)).unwrap() {
             assert_eq!(entry.unwrap().metadata().unwrap().permissions().mode() & 0o777, 0o600);

@@ -143,6 +143,17 @@ fn compare(command: &DiffCommand) -> Result<Found, Vec<String>> {
     Ok(Found { changes, restart, replayed })
 }
 
+/// Says what differs between two files.
+///
+/// # Errors
+/// One of them cannot be read, or is none.
+pub fn print_files(old: &Path, new: &Path) -> Result<(), Vec<String>> {
+    let (old, new) = (Side::of_file(old)?, Side::of_file(new)?);
+    let changes = config::changes(&old.comparable, &new.comparable);
+    print(&Found { changes, restart: waits_for_restart(&old.config, &new.config), replayed: None });
+    Ok(())
+}
+
 fn print(found: &Found) {
     for Change { path, kind, old, new } in &found.changes.list {
         let (old, new) = (old.as_deref().unwrap_or_default(), new.as_deref().unwrap_or_default());

@@ -34,7 +34,7 @@ pub fn run_announced(
                 Front::Rejected { problems, .. } => Err(problems),
                 Front::Exit { errors, .. } => Err(errors.lines().map(str::to_owned).collect()),
             });
-            edge::run(*config, source, origin, |_| announcements.iter().for_each(|line| say!("{line}")))
+            edge::run(*config, source, origin, |_, _| announcements.iter().for_each(|line| say!("{line}")))
         }
         ended @ (Front::Rejected { .. } | Front::Exit { .. }) => finish(ended),
     }
@@ -62,7 +62,7 @@ pub fn run_api_firewall(arguments: Vec<OsString>) -> ExitCode {
         Ok(config)
     });
     let origin = Origin { watched: Some(database), remade: period, beside, ..Origin::default() };
-    edge::run(*config, source, origin, |_| ())
+    edge::run(*config, source, origin, |_, _| ())
 }
 
 /// Prints how a front door ended.

@@ -2,6 +2,7 @@
 
 mod bench;
 mod check;
+mod enrolment;
 mod init;
 
 use std::path::PathBuf;
@@ -34,6 +35,15 @@ enum Action {
     },
     /// Make a CA, certificates, site keys and configurations for both sides, to try it out
     Init(init::Init),
+    /// Make a token by which a node may enrol once (`portunus enrol`), and print it
+    Token(enrolment::MakeToken),
+    /// List the nodes that have enrolled, and the tokens that are open
+    Nodes {
+        /// Configuration file (YAML)
+        file: PathBuf,
+    },
+    /// Have a node's client certificates accepted no more, and not renewed
+    Revoke(enrolment::Revoke),
     /// Load a key server and measure it
     Bench(bench::Bench),
     /// Print the JSON Schema of the configuration file
@@ -43,7 +53,7 @@ enum Action {
 impl KeyServerCommand {
     /// Whether it prints and ends.
     pub fn is_brief(&self) -> bool {
-        matches!(self.action, Action::Check { .. } | Action::Init(_) | Action::Schema)
+        !matches!(self.action, Action::Run { .. } | Action::Bench(_))
     }
 }
 
@@ -53,6 +63,9 @@ pub fn run(command: KeyServerCommand) -> ExitCode {
         Action::Run { file, options } => crate::key_server::run_file(&file, options),
         Action::Check { file } => check::run(&file),
         Action::Init(init) => init::run(&init),
+        Action::Token(make) => enrolment::token(&make),
+        Action::Nodes { file } => enrolment::nodes(&file),
+        Action::Revoke(revoke) => enrolment::revoke(&revoke),
         Action::Bench(bench) => bench::run(&bench),
         Action::Schema => {
             println!("{:#}", config::key_server_json_schema());

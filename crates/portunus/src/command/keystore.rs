@@ -15,6 +15,7 @@ use keystore::edit::{self, AddOptions, NewPair};
 use keystore::inspect::{self, Inspection, Listed};
 use keystore::{Location, Password};
 use tls::KeyType;
+use wire::hexadecimal::hexadecimal;
 use zeroize::Zeroizing;
 
 /// Longest password file, bytes.
@@ -349,20 +350,19 @@ fn read_password(file: &Path) -> Result<Password, Problems> {
     Ok(Password::new(line.to_owned()))
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
 /// One row per name and pair, by name.
 fn table(pairs: &[Listed], now: SystemTime) -> String {
     let mut rows: Vec<[String; 5]> = Vec::new();
     for pair in pairs {
         for name in &pair.names {
             let days = pair.days_left(now).to_string();
-            rows.push([name.clone(), pair.kind.to_string(), date(pair.not_after), days, hex(&pair.fingerprint)]);
+            rows.push([
+                name.clone(),
+                pair.kind.to_string(),
+                date(pair.not_after),
+                days,
+                hexadecimal(&pair.fingerprint),
+            ]);
         }
     }
     if rows.is_empty() {
@@ -394,7 +394,7 @@ fn json(inspection: &Inspection, now: SystemTime) -> String {
                 "not_after": unix(pair.not_after),
                 "expires": date(pair.not_after),
                 "days_left": pair.days_left(now),
-                "fingerprint": hex(&pair.fingerprint),
+                "fingerprint": hexadecimal(&pair.fingerprint),
                 "origin": pair.origin,
             })
         })

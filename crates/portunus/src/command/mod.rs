@@ -5,7 +5,10 @@ pub mod contract;
 pub mod control;
 pub mod demo;
 pub mod diff;
+pub mod ech;
+pub mod enrol;
 pub mod explain;
+pub mod fleet;
 pub mod front;
 pub mod key_server;
 pub mod keystore;
@@ -16,5 +19,14 @@ pub mod routing;
 pub mod run;
 pub mod server;
 pub mod show;
+pub mod top;
 pub mod upgrade;
 pub mod validate_server;
+
+/// Says on stderr what is waited for, to people at a terminal. Others get the outcome alone.
+fn progress(text: &str) {
+    use std::io::IsTerminal as _;
+    if std::io::stderr().is_terminal() {
+        complain!("{text}");
+    }
+}

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::control::Control;
+use super::progress;
 use super::show::{fail, items, text};
 
 /// `portunus drain`.
@@ -98,7 +99,7 @@ pub struct LogLevelCommand {
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 3_600);
 
 /// `90s`, `5m` or `2h`.
-fn time(text: &str) -> Result<Duration, String> {
+pub(super) fn time(text: &str) -> Result<Duration, String> {
     let problem = || "write a number and a unit, at most 720h: `90s`, `5m` or `2h`".to_owned();
     let (digits, unit) = text.split_at_checked(text.len().saturating_sub(1)).ok_or_else(problem)?;
     let seconds = match unit {
@@ -132,6 +133,7 @@ pub fn drain(command: &DrainCommand) -> ExitCode {
         Ok(account) => account,
         Err(problem) => return fail(&problem),
     };
+    let mut reported = 0;
     loop {
         let left: u64 = items(&account, "/servers").map(|server| number(server, "in_flight")).sum();
         let is_over = until.is_none_or(|until| Instant::now() >= until);
@@ -143,6 +145,9 @@ pub fn drain(command: &DrainCommand) -> ExitCode {
                 }
                 _ => ExitCode::SUCCESS,
             };
+        }
+        if left != std::mem::replace(&mut reported, left) {
+            progress(&format!("{left} requests or tunnels are under way there; waiting ..."));
         }
         pause();
         // Only looked at: somebody else may have changed it again.

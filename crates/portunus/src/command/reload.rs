@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use super::control::{Control, complain_of, texts};
 use super::explain::shown;
+use super::progress;
 
 /// `portunus reload`.
 #[derive(Debug, clap::Args)]
@@ -17,6 +18,7 @@ pub struct ReloadCommand {
 
 /// Reloads: 0 if the new configuration is active, else 1 and every problem on stderr.
 pub fn run(command: &ReloadCommand) -> ExitCode {
+    progress("the server reads its configuration and all that it names ...");
     let account = match command.control.ask("/reload") {
         Ok(account) => account,
         Err(problem) => {

@@ -9,10 +9,13 @@ use proxy::server::Source;
 use crate::edge;
 use crate::supervisor::{self, Control, Options, Origin};
 
-/// Runs the edge that `file` describes until it is told to end.
+/// Runs the edge that `file` describes, or the fleet that it names, until it is told to end.
 pub fn run(file: &Path, options: Options) -> ExitCode {
+    if config::is_fleet_file(file) {
+        return edge::fleet::run(file, options);
+    }
     match read(file) {
-        Ok((config, source)) => edge::run(config, source, Origin::of_file(file, options, Control::Usual), |_| ()),
+        Ok((config, source)) => edge::run(config, source, Origin::of_file(file, options, Control::Usual), |_, _| ()),
         Err(problems) => supervisor::reject(&problems),
     }
 }

@@ -1,4 +1,4 @@
-//! `portunus status`, `certificates`, `connections`, `top`: how a running server stands, for people and as JSON. Owns no facts: those are the server's.
+//! `portunus status`, `errors`, `certificates`, `connections`: how a running server stands, for people and as JSON. Owns no facts: those are the server's.
 
 use std::process::ExitCode;
 
@@ -18,25 +18,14 @@ pub struct ShowCommand {
     json: bool,
 }
 
-/// `portunus top`.
-#[derive(Debug, clap::Args)]
-pub struct TopCommand {
-    /// Which server
-    #[command(flatten)]
-    control: Control,
-    /// Print JSON, one line per second
-    #[arg(long)]
-    json: bool,
-    /// Stop after NUMBER updates
-    #[arg(long, value_name = "NUMBER")]
-    count: Option<u64>,
-}
+/// Errors that `status` shows.
+const STATUS_ERRORS: usize = 5;
 
-/// Clears the terminal and goes to its upper left.
-const CLEAR: &str = "\x1b[H\x1b[2J";
+/// What stands above errors.
+pub(super) const ERROR_HEAD: [&str; 7] = ["TIME", "CLIENT", "REQUEST", "STATUS", "REASON", "FAULT", "AT"];
 
-/// Rejections that fit on a screen.
-const TOP_REJECTIONS: usize = 8;
+/// Characters of a request that are shown of an error; `--json` prints all.
+const ERROR_CHARACTERS: usize = 70;
 
 /// Exit status 1, with the problem.
 pub fn fail(problem: &str) -> ExitCode {
@@ -60,7 +49,7 @@ pub(super) fn items<'v>(value: &'v Value, path: &str) -> impl Iterator<Item = &'
 }
 
 /// Rows in columns that are as wide as they need to be.
-fn table<const N: usize>(head: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+pub(super) fn table<const N: usize>(head: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
     let rows: Vec<[String; N]> = std::iter::once(head.map(str::to_owned)).chain(rows).collect();
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
     let widths: Vec<usize> = (0..N).map(|column| width(column).unwrap_or_default()).collect();
@@ -91,11 +80,22 @@ fn show(command: &ShowCommand, view: &str, print: impl FnOnce(&Value) -> Result<
 pub fn status(command: &ShowCommand) -> ExitCode {
     show(command, "status", |status| {
         let upstreams = command.control.view("upstreams")?;
-        Ok(format!("{}\n{}", summary(status), servers(&upstreams)))
+        // An older server has no such view.
+        let recent = command.control.view("errors").unwrap_or_default();
+        let of_others = items(&recent, "/errors").filter(|error| text(error, "/fault") != "client").take(STATUS_ERRORS);
+        let of_others = error_rows(of_others);
+        let mut out = format!("{}\n{}", summary(status), servers(&upstreams));
+        if !of_others.is_empty() {
+            out += &format!(
+                "\nlast errors that are not a client's (`portunus errors` lists all):\n{}",
+                table(ERROR_HEAD, of_others)
+            );
+        }
+        Ok(out)
     })
 }
 
-fn summary(status: &Value) -> String {
+pub(super) fn summary(status: &Value) -> String {
     let text = |path: &str| text(status, path);
     let ready = match status.pointer("/ready").and_then(Value::as_bool) {
         Some(true) => "ready".to_owned(),
@@ -114,6 +114,7 @@ fn summary(status: &Value) -> String {
         text("/reloads/taken"),
         text("/reloads/rejected")
     );
+    items(status, "/degraded").for_each(|what| out += &format!("  {}\n", self::text(what, "")));
     items(status, "/reloads/problems")
         .for_each(|problem| out += &format!("  last reload rejected: {}\n", self::text(problem, "")));
     out += &format!("connections {} open, {} accepted\n", text("/connections/open"), text("/connections/accepted"));
@@ -133,17 +134,19 @@ fn summary(status: &Value) -> String {
         text("/servers/up"),
         text("/servers/total")
     );
-    out += &format!(
-        "{} certificates; {} expire within 14 days; the next expires in {} days\n",
-        text("/certificates/total"),
-        text("/certificates/expiring"),
-        text("/certificates/next_days_left"),
-    );
-    out
+    out += &format!("certificates {}", text("/certificates/total"));
+    if text("/certificates/next_days_left") != "-" {
+        out += &format!(
+            ", {} expire within 14 days, the next in {} days",
+            text("/certificates/expiring"),
+            text("/certificates/next_days_left")
+        );
+    }
+    out + "\n"
 }
 
 /// `3d 4h`, `5m 6s`.
-fn span(seconds: u64) -> String {
+pub(super) fn span(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds}s"),
         60..3_600 => format!("{}m {}s", seconds / 60, seconds % 60),
@@ -152,7 +155,7 @@ fn span(seconds: u64) -> String {
     }
 }
 
-fn servers(upstreams: &Value) -> String {
+pub(super) fn servers(upstreams: &Value) -> String {
     let row = |upstream: &Value, server: &Value| {
         let is_absent = server.pointer("/absent").and_then(Value::as_bool) == Some(true);
         let state = match text(server, "/state") {
@@ -166,6 +169,32 @@ fn servers(upstreams: &Value) -> String {
     let rows = items(upstreams, "/upstreams")
         .flat_map(|upstream| items(upstream, "/servers").map(move |server| row(upstream, server)));
     table(["UPSTREAM", "SERVER", "STATE", "WEIGHT", "ACTIVE", "REQUESTS", "FAILED"], rows)
+}
+
+/// `portunus errors`.
+pub fn errors(command: &ShowCommand) -> ExitCode {
+    show(command, "errors", |value| Ok(table(ERROR_HEAD, error_rows(items(value, "/errors")))))
+}
+
+/// Errors of requests, connections and tunnels as rows under [`ERROR_HEAD`].
+pub(super) fn error_rows<'v>(errors: impl Iterator<Item = &'v Value>) -> Vec<[String; 7]> {
+    errors.map(error_row).collect()
+}
+
+fn error_row(error: &Value) -> [String; 7] {
+    let known = |path: &str| Some(text(error, path)).filter(|text| text != "-");
+    let what = match text(error, "/kind").as_str() {
+        "request" => format!("{} {}{}", text(error, "/method"), text(error, "/host"), text(error, "/target")),
+        kind => format!("{kind} {}", known("/host").unwrap_or_default()),
+    };
+    let mut shortened: String = what.trim_end().chars().take(ERROR_CHARACTERS).collect();
+    if shortened.len() < what.trim_end().len() {
+        shortened += "...";
+    }
+    let [time, client, status, fault] = ["/time", "/client", "/status", "/fault"].map(|path| text(error, path));
+    let why = known("/reason").or_else(|| known("/detail")).unwrap_or_else(|| "-".to_owned());
+    let place = known("/server").or_else(|| known("/upstream")).or_else(|| known("/policy"));
+    [time, client, shortened, status, why, fault, place.unwrap_or_else(|| "-".to_owned())]
 }
 
 /// `portunus certificates`.
@@ -185,59 +214,6 @@ pub fn connections(command: &ShowCommand) -> ExitCode {
         let head = format!("{} connections open, of {} clients\n", text(value, "/open"), text(value, "/clients/total"));
         Ok(format!("{head}\n{}\n{}", table(["LISTENER", "OPEN"], listeners), table(["CLIENT", "OPEN"], clients)))
     })
-}
-
-/// `portunus top`.
-pub fn top(command: &TopCommand) -> ExitCode {
-    let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stdout());
-    let mut left = command.count;
-    // The first event has no rates yet.
-    let mut take = |event: Value| {
-        match command.json {
-            true => say!("{event}"),
-            false => {
-                let clear = if is_terminal { CLEAR } else { "" };
-                say!("{clear}{}", screen(&event));
-            }
-        }
-        left = left.map(|left| left.saturating_sub(1));
-        left != Some(0)
-    };
-    let mut is_enough = false;
-    while !is_enough {
-        // A server bounds the life of a connection; the next one goes on.
-        let outcome = command.control.events(|event| {
-            is_enough = !take(event);
-            !is_enough
-        });
-        if let Err(problem) = outcome {
-            return fail(&problem);
-        }
-    }
-    ExitCode::SUCCESS
-}
-
-fn screen(event: &Value) -> String {
-    let rate = |path: &str| text(event, &format!("/rates/{path}"));
-    let mut out = event.get("status").map(summary).unwrap_or_default();
-    out += &format!(
-        "per second: {} requests ({} of them 5xx), {} connections, {} handshakes, {} bytes in, {} bytes out\n",
-        rate("requests"),
-        rate("server_errors"),
-        rate("connections"),
-        rate("handshakes"),
-        rate("bytes_received"),
-        rate("bytes_sent"),
-    );
-    let latency = ["p50", "p95", "p99"].map(|name| format!("{name} {}", rate(&format!("latency_ms/{name}"))));
-    out += &format!("latency, ms at most: {}\n\n", latency.join(", "));
-    out += &servers(event);
-    let listeners = items(event, "/listeners")
-        .map(|one| ["/name", "/kind", "/connections/open", "/requests", "/bytes/sent"].map(|path| text(one, path)));
-    out += &format!("\n{}", table(["LISTENER", "KIND", "OPEN", "REQUESTS", "BYTES OUT"], listeners));
-    let rejections = items(event, "/rejections").take(TOP_REJECTIONS);
-    let rejections = rejections.map(|one| ["/reason", "/fault", "/last_minute", "/count"].map(|path| text(one, path)));
-    out + &format!("\n{}", table(["REJECTED BECAUSE", "FAULT", "LAST MINUTE", "SINCE START"], rejections))
 }
 
 #[cfg(test)]

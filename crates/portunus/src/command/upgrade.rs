@@ -5,6 +5,7 @@
 use std::process::ExitCode;
 
 use super::control::{Control, complain_of};
+use super::progress;
 
 /// `portunus upgrade`.
 #[derive(Debug, clap::Args)]
@@ -16,6 +17,7 @@ pub struct UpgradeCommand {
 
 /// Upgrades: 0 if a new process serves, else 1 and why not on stderr; then the old one serves as before.
 pub fn run(command: &UpgradeCommand) -> ExitCode {
+    progress("the program is started again; waiting until the new process serves ...");
     let account = match command.control.ask("/upgrade") {
         Ok(account) => account,
         Err(problem) => {

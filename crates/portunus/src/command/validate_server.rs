@@ -65,7 +65,7 @@ pub fn run(command: ValidateServerCommand) -> ExitCode {
         }
         Ok(config) => {
             let source: Source = Box::new(move || parse(&text));
-            edge::run(config, source, Origin::default(), |_| ())
+            edge::run(config, source, Origin::default(), |_, _| ())
         }
     }
 }

@@ -91,8 +91,8 @@ fn operate(
         }
     }
     if servers.is_empty() {
-        let place = upstream.map_or("any upstream".to_owned(), |upstream| format!("upstream `{upstream}`"));
-        return Err(Rejection::Unknown(format!("{place} has no server `{name}`; `portunus status` lists them")));
+        let place = upstream.map_or("no upstream has a".to_owned(), |upstream| format!("upstream `{upstream}` has no"));
+        return Err(Rejection::Unknown(format!("{place} server `{name}`; `portunus status` lists them")));
     }
     Ok((json!({ "servers": servers }), is_new.get()))
 }

@@ -3,7 +3,7 @@
 //! [`Needs`] is what a configuration asks for, each part with its reason, and decides nothing; [`enter`] gives up the rest; [`Kept`] says of a later
 //! configuration what is out of its reach. The means are those of `net::confine` and `net::capabilities`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -88,6 +88,9 @@ impl Needs {
                 self.reads(path, "password");
             }
         }
+        for folder in config.key_servers.values().filter_map(|group| group.enrolment.as_ref()) {
+            self.reads_folder(folder, "client certificates that are renewed");
+        }
         for contract in config.contracts.values() {
             contract.files().into_iter().for_each(|path| self.reads(path, "API document"));
             contract.options.folder.iter().for_each(|folder| self.reads_folder(folder, "API document"));
@@ -132,7 +135,10 @@ impl Needs {
             self.write.insert(acme.folder.clone(), "certificates that are ordered");
         }
         config.ticket_keys.iter().for_each(|path| self.writes(path, "keys of session tickets"));
-        beside.write.iter().for_each(|path| self.writes(path, "database"));
+        for folder in config.key_servers.values().filter_map(|group| group.enrolment.as_ref()) {
+            self.write.insert(folder.clone(), "client certificates that are renewed");
+        }
+        beside.write.iter().for_each(|path| self.writes(path, "written beside what the configuration names"));
         let managed = MANAGED_FOLDERS.iter().filter_map(std::env::var_os);
         for folder in managed.flat_map(|folders| std::env::split_paths(&folders).collect::<Vec<_>>()) {
             // Each must be a path of its own, or it would stand for wherever we are.
@@ -216,6 +222,12 @@ impl Needs {
         own.map(|(path, why)| (path.clone(), *why)).collect()
     }
 
+    /// What is written below a folder, each with the reason.
+    pub fn writes_below(&self, folder: &Path) -> Vec<(PathBuf, &'static str)> {
+        let below = self.write.iter().filter(|(path, _)| path.starts_with(folder));
+        below.map(|(path, why)| (path.clone(), *why)).collect()
+    }
+
     /// For people: what would be kept, and why.
     pub fn explain(&self, mode: SandboxMode) -> String {
         let mode = match mode {
@@ -279,6 +291,8 @@ fn is_closed_to_root(path: &Path, wanted: u32) -> bool {
 pub struct Kept {
     /// What may be read, written to and run; none if files are not closed off.
     places: Option<Places>,
+    /// What was to be written to and was not there at the start: said then, and no reason to reject whatever comes next.
+    missing: BTreeSet<PathBuf>,
     /// Capabilities that are left.
     capabilities: Vec<Capability>,
     /// Those that were given up.
@@ -307,6 +321,7 @@ pub fn enter(needs: &Needs, mode: SandboxMode) -> Result<(Kept, Vec<String>), Ve
     let given_up = before.into_iter().filter(|one| !capabilities.contains(one)).collect();
     let there = |places: &BTreeMap<PathBuf, &str>| places.keys().filter_map(|path| path.canonicalize().ok()).collect();
     let places = Places { read: there(&needs.readable()), write: there(&needs.write), run: there(&needs.run) };
+    let missing = needs.write.keys().filter(|path| !path.exists()).cloned().collect();
     let role = if needs.run.is_empty() { Role::Gate } else { Role::GateWithPrograms };
     let Confined { privileges, files, calls } = confine(role, &places);
     let is_closed = matches!(files, Ok(Files::Closed));
@@ -321,7 +336,7 @@ pub fn enter(needs: &Needs, mode: SandboxMode) -> Result<(Kept, Vec<String>), Ve
         let fix = "fix this, or write `sandbox: auto`";
         return Err(problems.into_iter().map(|problem| format!("sandbox: {problem}; {fix}")).collect());
     }
-    Ok((Kept { places: is_closed.then_some(places), capabilities, given_up }, problems))
+    Ok((Kept { places: is_closed.then_some(places), missing, capabilities, given_up }, problems))
 }
 
 impl Kept {
@@ -348,6 +363,12 @@ impl Kept {
                 // What is not there is reported by whoever wants it.
                 path.canonicalize().map_or(true, |path| granted.iter().any(|folder| path.starts_with(folder)))
             };
+            // What is written to is made where it is missing, or others make it: in the folder above it that is there.
+            let may_write = |path: &Path| {
+                let there = path.ancestors().find_map(|above| above.canonicalize().ok());
+                self.missing.contains(path)
+                    || there.is_none_or(|there| write.iter().any(|folder| there.starts_with(folder)))
+            };
             let is_open = |path: &Path| [read, write, run].into_iter().any(|granted| covers(granted, path));
             for (path, why) in needs.read.iter().filter(|(path, _)| !is_open(path)) {
                 let path = path.display();
@@ -356,7 +377,7 @@ impl Kept {
             for (path, why) in needs.run.iter().filter(|(path, _)| !covers(run, path)) {
                 problems.push(format!("{} ({why}) may not be run since the start: {fix}", path.display()));
             }
-            for (path, why) in needs.write.iter().filter(|(path, _)| !covers(write, path)) {
+            for (path, why) in needs.write.iter().filter(|(path, _)| !may_write(path)) {
                 let path = path.display();
                 problems.push(format!("{path} ({why}) may not be written to since the start: {fix}, or name the folder in `sandbox.write` beforehand"));
             }
@@ -385,4 +406,32 @@ fn list(places: &[PathBuf]) -> String {
         names.push(format!("and {} more", places.len() - MAX_NAMED));
     }
     names.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn a_folder_that_is_not_there_can_be_written_to_where_the_one_above_it_can() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let [open, closed] = ["open", "closed"].map(|name| root.join(name));
+        [&open, &closed].into_iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
+        let places = Places { read: Vec::new(), write: vec![open.clone()], run: Vec::new() };
+        let missing = BTreeSet::from([closed.join("before")]);
+        let kept = Kept { places: Some(places), missing, ..Kept::default() };
+        for (folder, is_reached) in [
+            (open.clone(), true),
+            (open.join("new/store"), true),
+            (closed.clone(), false),
+            (closed.join("new/store"), false),
+            (closed.join("before"), true),
+            (root.join("elsewhere"), false),
+        ] {
+            let needs = Needs { write: BTreeMap::from([(folder.clone(), "certificates")]), ..Needs::default() };
+            assert_eq!(kept.lacks(&needs).is_empty(), is_reached, "{}", folder.display());
+        }
+    }
 }

@@ -10,8 +10,9 @@ use proxy::upstream::{Group, Members, Operated, Server, Standing};
 use reason::{Facts, Reason};
 use serde_json::{Value, json};
 use telemetry::{ByClass, KeyServerTotals, Negotiated, ServerTotals, Snapshot};
+use wire::hexadecimal::hexadecimal;
 
-use super::Edge;
+use super::{Edge, decisions};
 use crate::admin::View;
 
 /// Certificates shown: those that expire first.
@@ -41,6 +42,9 @@ impl Edge {
             View::Handshakes => json!({ "handshakes": handshakes(&self.reporter.snapshot()) }),
             View::Clients => json!({ "clients": member(&self.reporter.clients_json(false), "clients") }),
             View::Shadow => json!({ "shadow": member(&self.reporter.shadows_json(), "shadows") }),
+            View::Errors => decisions::errors(&self.reporter.recent_errors()),
+            View::Policies => decisions::policies(&generation, &self.reporter.policy_decisions()),
+            View::Contracts => decisions::contracts(&self.reporter.contract_decisions()),
             View::KeyServers => json!({ "key_servers": key_servers(&self.reporter.snapshot()) }),
         }
     }
@@ -63,6 +67,7 @@ impl Edge {
             "uptime_seconds": self.began.elapsed().as_secs(),
             "ready": ready.is_ok(),
             "not_ready": ready.err(),
+            "degraded": self.server.degraded(),
             "workers": self.server.started().workers,
             "log_level": telemetry::level(),
             "generation": generation.number,
@@ -151,7 +156,7 @@ fn key_servers(snapshot: &Snapshot) -> Vec<Value> {
 }
 
 /// `2026-11-21T09:14:04Z`.
-fn rfc_3339(time: SystemTime) -> String {
+pub(super) fn rfc_3339(time: SystemTime) -> String {
     let seconds = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs() % 86_400;
     let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     format!("{}T{hour:02}:{minute:02}:{second:02}Z", keystore::date::date(time))
@@ -221,7 +226,7 @@ fn server(members: &Members, index: usize, server: &Server, totals: ServerTotals
 /// A server that its name does not lead to at the moment, and of which operators say something.
 pub(super) fn absent(upstream: &str, label: &str, operated: Operated) -> Value {
     json!({
-        "upstream": upstream, "server": label, "state": if operated.drained { "drained" } else { "absent" }, "absent": true,
+        "upstream": upstream, "server": label, "state": if operated.drained || operated.drained_by_fleet { "drained" } else { "absent" }, "absent": true,
         "weight": operated.weight.unwrap_or(0), "in_flight": 0, "requests": 0, "failures": 0, "retries": 0,
     })
 }
@@ -252,12 +257,11 @@ fn expiries(generation: &Generation) -> Vec<(i64, (&str, &keystore::Entry))> {
 fn certificates(generation: &Generation) -> Value {
     let all = expiries(generation);
     let shown = all.iter().take(SHOWN_CERTIFICATES).map(|(days_left, (keystore, entry))| {
-        let fingerprint: String = entry.fingerprint.iter().map(|byte| format!("{byte:02x}")).collect();
         json!({
             "keystore": keystore, "names": entry.names.iter().take(SHOWN_NAMES).collect::<Vec<_>>(),
             "names_total": entry.names.len(), "key_type": telemetry::key_type_name(Some(entry.identity.key_type())),
             "not_before": rfc_3339(entry.not_before), "not_after": rfc_3339(entry.not_after), "days_left": days_left,
-            "sha256": fingerprint, "key_elsewhere": entry.identity.is_remote(), "origin": entry.origin,
+            "sha256": hexadecimal(&entry.fingerprint), "key_elsewhere": entry.identity.is_remote(), "origin": entry.origin,
         })
     });
     json!({ "certificates": shown.collect::<Vec<_>>(), "total": all.len() })

@@ -1,8 +1,8 @@
 //! The old process's side of an upgrade: has the new one started, gives it sockets and state, and waits until it serves.
 //!
 //! ```text
-//! spawned → given (sockets, state) → ready → go → serving: handed over
-//!     └────────────┴───────────────────┴──────┴── it failed, ended, or time is over: the new process is killed, nothing has changed here
+//! spawned → given (sockets, state) → ready → given (counts of rates) → go → serving: handed over
+//!     └────────────┴───────────────────┴──────────────────────────────┴──────┴── it failed, ended, or time is over: the new process is killed, nothing has changed here
 //! ```
 //!
 //! Until the last word of the new process this one accepts as before, so there is nothing to undo.
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use net::Channel;
 use net::inherited::Passed;
-use proxy::server::State;
+use proxy::server::{Rates, State};
 use tokio::task::JoinHandle;
 
 use super::launcher::{Launcher, Program};
@@ -23,6 +23,9 @@ use super::message::{Message, SocketNote};
 
 /// Sockets in one message.
 const SOCKETS_PER_MESSAGE: usize = 32;
+
+/// How long the new process may take to read that it is not to serve: it is ended anyway, unless the launcher has ended before.
+const LAST_WORD: Duration = Duration::from_millis(200);
 
 /// Servers in one message.
 const SERVERS_PER_MESSAGE: usize = 16;
@@ -49,6 +52,8 @@ pub struct Belongings {
     pub sockets: Vec<Passed>,
     /// What it goes on with.
     pub state: State,
+    /// What it is given last, so that it misses as little as can be.
+    pub rates: Rates,
     /// How long it may take.
     pub timeout: Duration,
 }
@@ -74,8 +79,15 @@ impl Handover {
         let launcher = Arc::clone(launcher);
         let watched = Arc::clone(&launcher);
         let task = tokio::task::spawn_blocking(move || {
-            let outcome = converse(&channel, belongings);
-            outcome.map_err(|problem| end(&watched, problem))
+            let outcome = converse(&channel, belongings).and_then(|()| match watched.ended() {
+                // Its last word was that it serves.
+                Some(_) => Err(Failure::Gone),
+                None => Ok(()),
+            });
+            outcome.map_err(|problem| {
+                give_up(&channel);
+                end(&watched, problem)
+            })
         });
         Ok(Handover { launcher, pid, task })
     }
@@ -112,6 +124,13 @@ enum Failure {
     Broken(String),
 }
 
+/// Says to the new process that it is not to serve. Without this word it would take this process for dead when the channel is closed.
+fn give_up(channel: &Channel) {
+    let word = Message::Failed(vec!["the running process has given the upgrade up".to_owned()]);
+    // It may have ended.
+    let _ = channel.send(&word.to_bytes(), &[], Instant::now() + LAST_WORD);
+}
+
 /// Ends the new process; says what was wrong with it.
 fn end(launcher: &Launcher, failure: Failure) -> Vec<String> {
     // One that has closed its end is about to end, or does something that it was not made for.
@@ -133,7 +152,7 @@ fn end(launcher: &Launcher, failure: Failure) -> Vec<String> {
 
 /// All that is said; nothing wrong if the new process serves.
 fn converse(channel: &Channel, belongings: Belongings) -> Result<(), Failure> {
-    let Belongings { sockets, state, timeout } = belongings;
+    let Belongings { sockets, state, rates, timeout } = belongings;
     let until = Instant::now() + timeout;
     let slow = || Failure::Slow(timeout.as_secs());
     // One that has ended may have said why: that is read below.
@@ -146,6 +165,8 @@ fn converse(channel: &Channel, belongings: Belongings) -> Result<(), Failure> {
         Message::Ready => given.map_err(|error| Failure::Broken(format!("sockets cannot be passed: {error}")))?,
         other => return Err(unexpected(other)),
     }
+    // One that has ended says so below.
+    let _ = rates.pass(&mut |counts| channel.send(&Message::Rates(counts).to_bytes(), &[], until));
     let _ = channel.send(&Message::Go.to_bytes(), &[], until);
     match next(channel, until, slow)? {
         Message::Serving => Ok(()),
@@ -169,6 +190,10 @@ fn give(channel: &Channel, sockets: &[Passed], state: State, until: Instant) -> 
     // Left out where HTTP/3 is not served: programs before this one do not know it.
     if let Some(secrets) = state.quic {
         say(&Message::Quic(secrets), &[])?;
+    }
+    // Left out where nothing is counted, for the same reason.
+    if let Some(key) = state.rate_key {
+        say(&Message::RateKey(key), &[])?;
     }
     for some in state.servers.chunks(SERVERS_PER_MESSAGE) {
         say(&Message::Servers(some.to_vec()), &[])?;
@@ -202,11 +227,12 @@ mod tests {
     use super::*;
     use crate::supervisor::predecessor::{Inheritance, Predecessor};
     use net::inherited::Kind;
+    use proxy::server::{RateCounts, UsedKey};
 
     fn belongings(timeout: Duration) -> Belongings {
         let socket = || Arc::new(std::os::fd::OwnedFd::from(std::net::TcpListener::bind("127.0.0.1:0").unwrap()));
         let sockets = (0..70).map(|index| Passed::new(Kind::Tcp, format!("{index}"), socket())).collect();
-        Belongings { sockets, state: State::default(), timeout }
+        Belongings { sockets, state: State::default(), rates: Rates::default(), timeout }
     }
 
     const LONG: Duration = Duration::from_secs(20);
@@ -241,7 +267,7 @@ mod tests {
             let predecessor = Predecessor::over(channel);
             let Inheritance { mut sockets, .. } = predecessor.inheritance().unwrap();
             assert!((0..70).all(|index| sockets.take(Kind::Tcp, &index.to_string()).len() == 1));
-            assert_eq!(predecessor.may_serve(), Ok(()));
+            assert_eq!(predecessor.may_serve(|_| Ok(())), Ok(()));
             predecessor.serving();
         });
         assert_eq!(handed, Ok(()));
@@ -299,6 +325,10 @@ mod tests {
 
     #[test]
     fn an_old_process_that_dies_leaves_an_heir_only_when_it_has_given_everything() {
+        let take = |counts: RateCounts| match counts.used[..] {
+            [UsedKey { ticks: 0, .. }] => Err("nonsense".to_owned()),
+            _ => Ok(()),
+        };
         let heir = |messages: &[Message]| {
             let (ours, theirs) = Channel::pair().unwrap();
             for message in messages {
@@ -306,7 +336,7 @@ mod tests {
             }
             drop(ours);
             let predecessor = Predecessor::over(Channel::of(theirs));
-            predecessor.inheritance().and_then(|_| predecessor.may_serve())
+            predecessor.inheritance().and_then(|_| predecessor.may_serve(&take))
         };
         assert!(heir(&[]).is_err());
         assert!(heir(&[Message::Hello, Message::Sockets(Vec::new())]).is_err());
@@ -314,5 +344,19 @@ mod tests {
         assert_eq!(heir(&[Message::Hello, Message::End, Message::Go]), Ok(()));
         assert!(heir(&[Message::End]).unwrap_err()[0].contains("out of turn"));
         assert!(heir(&[Message::Hello, Message::End, Message::Ready]).is_err());
+        let counts = |ticks| {
+            let used = vec![UsedKey { hash: 1, ticks }];
+            Message::Rates(RateCounts { table: [0; 32], at: Duration::ZERO, used })
+        };
+        assert_eq!(heir(&[Message::Hello, Message::End, counts(1), counts(2), Message::Go]), Ok(()));
+        assert_eq!(heir(&[Message::Hello, Message::End, counts(1)]), Ok(()), "what it has, it has");
+        let nonsense = heir(&[Message::Hello, Message::End, counts(1), counts(0), Message::Go]);
+        assert_eq!(nonsense, Err(vec!["the old process: nonsense".to_owned()]));
+        assert!(heir(&[Message::Hello, counts(1), Message::End]).is_err(), "out of turn");
+        // One that lives and says so is not dead.
+        let given_up = Message::Failed(vec!["given up".to_owned()]);
+        assert_eq!(heir(&[Message::Hello, Message::End, given_up]), Err(vec!["given up".to_owned()]));
+        let given_up = Message::Failed(vec!["given up".to_owned()]);
+        assert_eq!(heir(&[Message::Hello, given_up]), Err(vec!["given up".to_owned()]));
     }
 }

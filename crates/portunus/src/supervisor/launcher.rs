@@ -5,6 +5,9 @@
 //!        └── this process has ended: so does the launcher, and what it started goes on by itself
 //! ```
 //!
+//! In a container whose first process this one is, the launcher has a second task: that process has to stay when others have taken over, and only the launcher
+//! can see to those, being the parent of the first of them and of all whose parents have ended, and can pass signals on.
+//!
 //! It does one thing: run the program under the name and with the arguments that this process was started with, on a descriptor that it is given. It takes no
 //! name, argument or variable from this process, so whoever got hold of this one could have nothing else run. Requests are single words; responses begin with
 //! the letter of their kind.
@@ -17,7 +20,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use net::Channel;
+use net::{Channel, process};
+use rustix::process::Signal;
 
 /// Says to a process that its standard input leads to the one that it takes over from.
 pub const MARK: &str = "PORTUNUS_UPGRADE";
@@ -34,9 +38,27 @@ const WAIT: Duration = Duration::from_secs(3600);
 /// A program and its arguments.
 pub type Program = (PathBuf, Vec<OsString>);
 
-/// The launcher, as this process sees it. None once a request failed: its response may still come, and the next request would take it for its own.
+/// What is said where there is no launcher any more.
+const GONE: &str = "the process that starts the program again (portunus-launch) has ended, so there can be no upgrade; restart instead";
+
+/// What a container's first process passes on to all others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Passed {
+    /// SIGTERM: shut down.
+    Terminate,
+    /// SIGHUP: reload.
+    HangUp,
+    /// SIGUSR1: open the log file again.
+    ReopenLogs,
+}
+
+/// The launcher, as this process sees it.
 #[derive(Debug)]
-pub struct Launcher(Mutex<Option<Channel>>);
+pub struct Launcher {
+    /// None once a request failed: its response may still come, and the next request would take it for its own.
+    channel: Mutex<Option<Channel>>,
+    process: Mutex<process::Forked>,
+}
 
 impl Launcher {
     /// Begins it. To be called while there is one thread.
@@ -45,8 +67,15 @@ impl Launcher {
     /// The kernel rejects; why there will be no upgrades.
     pub fn begin(program: &Program) -> io::Result<Launcher> {
         let (ours, theirs) = Channel::pair()?;
-        net::process::fork(theirs, |channel| serve(&Channel::of(channel), program))?;
-        Ok(Launcher(Mutex::new(Some(ours))))
+        let is_in_container = process::is_first();
+        let process = process::fork(theirs, |channel| serve(&Channel::of(channel), program, is_in_container))?;
+        Ok(Launcher { channel: Mutex::new(Some(ours)), process: Mutex::new(process) })
+    }
+
+    /// Why it starts nothing any more; none while it is there.
+    pub fn problem(&self) -> Option<String> {
+        let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
+        process.has_ended().then(|| GONE.to_owned())
     }
 
     /// Starts the program with this as its standard input; the number of its process.
@@ -60,6 +89,11 @@ impl Launcher {
             Some((_, problem)) => Err(problem.to_owned()),
             None => Err("the launcher says nothing".to_owned()),
         }
+    }
+
+    /// What the process that was started last ended with; none if it has not, or nobody knows.
+    pub fn ended(&self) -> Option<String> {
+        self.ask("look", &[]).ok()?.strip_prefix('X').map(str::to_owned)
     }
 
     /// Ends what was started last, at once or after a moment in which it may end by itself; what it ended with.
@@ -79,6 +113,28 @@ impl Launcher {
         }
     }
 
+    /// In a container: whether everything that was started from here has ended, and the last failure among it.
+    pub fn rest(&self) -> Option<Option<String>> {
+        match self.ask("rest", &[]) {
+            Ok(response) => {
+                response.strip_prefix('X').map(|failure| Some(failure.to_owned()).filter(|one| !one.is_empty()))
+            }
+            Err(problem) => Some(Some(problem)),
+        }
+    }
+
+    /// In a container: sends this to every process but the first one.
+    ///
+    /// # Errors
+    /// It cannot be sent.
+    pub fn signal_rest(&self, which: Passed) -> Result<(), String> {
+        let word = PASSED.iter().find(|(one, ..)| *one == which).map_or("", |(_, word, _)| word);
+        match self.ask(word, &[])?.strip_prefix('E') {
+            None => Ok(()),
+            Some(problem) => Err(problem.to_owned()),
+        }
+    }
+
     fn ask(&self, request: &str, descriptors: &[std::os::fd::BorrowedFd<'_>]) -> Result<String, String> {
         self.ask_within(PATIENCE, request, descriptors)
     }
@@ -89,8 +145,8 @@ impl Launcher {
         request: &str,
         descriptors: &[std::os::fd::BorrowedFd<'_>],
     ) -> Result<String, String> {
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let gone = || "the process that starts the program again has ended; restart instead".to_owned();
+        let mut held = self.channel.lock().unwrap_or_else(PoisonError::into_inner);
+        let gone = || GONE.to_owned();
         // Put back only once its response is here.
         let channel = held.take().ok_or_else(gone)?;
         let until = Instant::now() + patience;
@@ -106,8 +162,12 @@ impl Launcher {
 }
 
 /// What the launcher does until its channel is closed.
-fn serve(channel: &Channel, program: &Program) {
-    let mut started = None;
+fn serve(channel: &Channel, program: &Program, is_in_container: bool) {
+    if is_in_container {
+        // Where that is rejected, a second upgrade ends the container with the process in the middle.
+        let _ = process::adopt_orphans();
+    }
+    let (mut started, mut failed) = (None, None);
     loop {
         let (request, descriptors) = match channel.receive(Instant::now() + WAIT) {
             Ok(Some(received)) => received,
@@ -123,15 +183,47 @@ fn serve(channel: &Channel, program: &Program) {
             (b"kill", _) => {
                 format!("X{}", started.as_mut().map(|child| end(child, Duration::ZERO)).unwrap_or_default())
             }
-            (b"hangup", _) => match started.as_ref().map(|child| net::process::hang_up(child.id())) {
+            (b"look", _) => {
+                let status = |child: &mut Child| is_ended(child).then(|| end(child, LAST_MOMENT));
+                started.as_mut().and_then(status).map_or("P".to_owned(), |status| format!("X{status}"))
+            }
+            (b"hangup", _) => match started.as_ref().map(|child| process::hang_up(child.id())) {
                 Some(Err(error)) => format!("E{error}"),
                 _ => "P".to_owned(),
             },
-            _ => "Ethis is not understood".to_owned(),
+            // On a machine, all processes would be those of everybody.
+            (word, _) if is_in_container => see_to_rest(word, &mut failed),
+            _ => NOT_UNDERSTOOD.to_owned(),
         };
         if channel.send(response.as_bytes(), &[], Instant::now() + PATIENCE).is_err() {
             return;
         }
+    }
+}
+
+/// Signals for all processes of a container, with their words.
+const PASSED: [(Passed, &str, Signal); 3] = [
+    (Passed::Terminate, "terminate", Signal::TERM),
+    (Passed::HangUp, "hangup all", Signal::HUP),
+    (Passed::ReopenLogs, "reopen", Signal::USR1),
+];
+
+const NOT_UNDERSTOOD: &str = "Ethis is not understood";
+
+/// What is asked once this process stays only because it is a container's first. `failed`: what ended last with a failure.
+fn see_to_rest(word: &[u8], failed: &mut Option<String>) -> String {
+    if word == b"rest" {
+        return process::reap(failed).map_or("P".to_owned(), |failure| format!("X{}", failure.unwrap_or_default()));
+    }
+    if word == b"terminate" {
+        // From here on it is the end that counts, and not what somebody met with before.
+        *failed = None;
+    }
+    match PASSED.iter().find(|(_, one, _)| one.as_bytes() == word) {
+        Some((_, _, signal)) => {
+            process::signal_container(*signal).map_or_else(|error| format!("E{error}"), |()| "P".to_owned())
+        }
+        None => NOT_UNDERSTOOD.to_owned(),
     }
 }
 
@@ -141,6 +233,15 @@ fn start((path, arguments): &Program, input: OwnedFd) -> Result<Child, String> {
     // These speak of the old process. The service manager is told who is the main one when there is a new one.
     ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_PID"].iter().for_each(|name| _ = command.env_remove(name));
     command.spawn().map_err(|error| format!("{} cannot be started: {error}", path.display()))
+}
+
+/// Whether a process has ended. Of one that was killed its first thread ends before the others, and it can be waited for only after those.
+fn is_ended(child: &mut Child) -> bool {
+    let file = format!("/proc/{}/stat", child.id());
+    let stat = || std::fs::read_to_string(&file).unwrap_or_default();
+    // The state stands behind the name, which may hold anything.
+    let is_zombie = |stat: String| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('Z'));
+    !matches!(child.try_wait(), Ok(None)) || is_zombie(stat())
 }
 
 /// Has a process end; what it ended with.
@@ -165,13 +266,15 @@ mod tests {
     #[test]
     fn a_response_that_comes_too_late_is_taken_for_no_other() -> Result<(), Box<dyn std::error::Error>> {
         let (ours, theirs) = Channel::pair()?;
-        let (theirs, launcher) = (Channel::of(theirs), Launcher(Mutex::new(Some(ours))));
+        let launcher = Launcher { channel: Mutex::new(Some(ours)), process: Mutex::default() };
+        let theirs = Channel::of(theirs);
         let late = launcher.ask_within(Duration::from_millis(10), "start", &[]);
         assert!(late.is_err_and(|problem| problem.contains("cannot be asked")));
         // Its end is closed with it, so that the launcher ends, too.
         assert!(theirs.send(b"P1", &[], Instant::now() + PATIENCE).is_err());
         assert_eq!(launcher.end(true), None);
         assert!(launcher.hang_up().is_err_and(|problem| problem.ends_with("restart instead")));
+        assert_eq!(launcher.ended(), None, "nobody knows");
         Ok(())
     }
 }

@@ -4,9 +4,10 @@
 //! version of this form, and what is not understood ends the upgrade.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use net::inherited::{Kind, Passed};
-use proxy::server::ServerState;
+use proxy::server::{MAX_KEYS_PER_PIECE, RateCounts, RateKey, ServerState, UsedKey};
 use proxy::upstream::{Health, Operated};
 use serde_json::{Value, json};
 use tls::TicketSecrets;
@@ -29,6 +30,10 @@ pub enum Message {
     StickyKey([u8; 32]),
     /// The secrets of QUIC.
     Quic(quic::Secrets),
+    /// The secret by which rates count keys.
+    RateKey(RateKey),
+    /// What rates have counted; between the words of readiness and leave.
+    Rates(RateCounts),
     /// Upstream servers and how they fare.
     Servers(Vec<ServerState>),
     /// Policies whose maintenance an operator has switched on.
@@ -54,6 +59,8 @@ impl std::fmt::Debug for Message {
             Message::Tickets(_) => "Tickets",
             Message::StickyKey(_) => "StickyKey",
             Message::Quic(_) => "Quic",
+            Message::RateKey(_) => "RateKey",
+            Message::Rates(_) => "Rates",
             Message::Servers(_) => "Servers",
             Message::End => "End",
             Message::Ready => "Ready",
@@ -143,9 +150,38 @@ fn server_of_json(value: &Value) -> Option<ServerState> {
         // Processes before these were there say nothing of them.
         operated: Operated {
             drained: flag("drained").unwrap_or(false),
+            // Said again by whoever said it.
+            drained_by_fleet: false,
             weight: number("weight").and_then(|weight| u32::try_from(weight).ok()),
         },
     })
+}
+
+fn rate_key_of(bytes: &[u8]) -> Option<RateKey> {
+    let (secret, probe) = bytes.split_first_chunk()?;
+    Some(RateKey { secret: *secret, probe: u64::from_be_bytes(probe.try_into().ok()?) })
+}
+
+fn counts_to_bytes(counts: &RateCounts) -> Vec<u8> {
+    let at = u64::try_from(counts.at.as_nanos()).unwrap_or(u64::MAX);
+    let mut bytes = [&counts.table[..], &at.to_be_bytes()].concat();
+    for UsedKey { hash, ticks } in &counts.used {
+        bytes.extend_from_slice(&hash.to_be_bytes());
+        bytes.extend_from_slice(&ticks.to_be_bytes());
+    }
+    bytes
+}
+
+/// The counts of one key at least, and of no more than there may be.
+fn counts_of(bytes: &[u8]) -> Option<RateCounts> {
+    let (table, rest) = bytes.split_first_chunk()?;
+    let (at, rest) = rest.split_first_chunk()?;
+    let (pairs, []) = rest.as_chunks::<16>() else { return None };
+    let number = |bytes: &[u8]| bytes.try_into().ok().map(u64::from_be_bytes);
+    let used = |pair: &[u8; 16]| Some(UsedKey { hash: number(pair.get(..8)?)?, ticks: number(pair.get(8..)?)? });
+    let is_of_size = (1..=MAX_KEYS_PER_PIECE).contains(&pairs.len());
+    let used = is_of_size.then(|| pairs.iter().map(used).collect::<Option<Vec<_>>>())??;
+    Some(RateCounts { table: *table, at: Duration::from_nanos(u64::from_be_bytes(*at)), used })
 }
 
 impl Message {
@@ -159,6 +195,8 @@ impl Message {
             Message::Tickets(secrets) => lettered(b'T', secrets.bytes()),
             Message::StickyKey(key) => lettered(b'K', key),
             Message::Quic(secrets) => lettered(b'Q', &secrets.to_bytes()),
+            Message::RateKey(key) => lettered(b'C', &[&key.secret[..], &key.probe.to_be_bytes()].concat()),
+            Message::Rates(counts) => lettered(b'L', &counts_to_bytes(counts)),
             Message::Servers(servers) => list(b'U', servers.iter().map(server_to_json).collect()),
             Message::Maintenance(policies) => list(b'M', policies.iter().map(|policy| json!(policy)).collect()),
             Message::End => vec![b'E'],
@@ -192,6 +230,8 @@ impl Message {
             (b'T', bytes) => Ok(Message::Tickets(TicketSecrets::new(bytes.to_vec()))),
             (b'K', key) => key.try_into().map(Message::StickyKey).map_err(|_| malformed()),
             (b'Q', bytes) => quic::Secrets::of_bytes(bytes).map(Message::Quic).ok_or_else(malformed),
+            (b'C', bytes) => rate_key_of(bytes).map(Message::RateKey).ok_or_else(malformed),
+            (b'L', bytes) => counts_of(bytes).map(Message::Rates).ok_or_else(malformed),
             (b'U', _) => {
                 let servers = list()?.iter().map(server_of_json).collect::<Option<_>>();
                 servers.map(Message::Servers).ok_or_else(malformed)
@@ -250,7 +290,7 @@ mod tests {
             authority: "a.example:80".to_owned(),
             server: "10.0.0.1:80".to_owned(),
             health: health(),
-            operated: Operated { drained: true, weight: Some(7) },
+            operated: Operated { drained: true, drained_by_fleet: false, weight: Some(7) },
         };
         let rows = [
             Message::Hello,
@@ -258,6 +298,8 @@ mod tests {
             Message::Sockets(Vec::new()),
             Message::Tickets(TicketSecrets::new(vec![1, 2, 3])),
             Message::StickyKey([7; 32]),
+            Message::RateKey(RateKey { secret: [1; 32], probe: 2 }),
+            Message::Rates(counts(MAX_KEYS_PER_PIECE)),
             Message::Servers(vec![server]),
             Message::Maintenance(vec!["planned".to_owned()]),
             Message::End,
@@ -272,13 +314,33 @@ mod tests {
         }
     }
 
+    fn counts(keys: usize) -> RateCounts {
+        let used = (0..keys as u64).map(|key| UsedKey { hash: key << 40, ticks: u64::MAX - key }).collect();
+        RateCounts { table: [3; 32], at: Duration::from_nanos(5), used }
+    }
+
+    #[test]
+    fn counts_are_whole_and_of_no_more_keys_than_there_may_be() {
+        let bytes = |keys: usize| Message::Rates(counts(keys)).to_bytes();
+        assert!(bytes(MAX_KEYS_PER_PIECE).len() <= net::channel::MAX_MESSAGE_BYTES);
+        let whole = bytes(2);
+        assert!(Message::of_bytes(&whole).is_ok());
+        for wrong in [bytes(0), bytes(MAX_KEYS_PER_PIECE + 1), whole[..whole.len() - 1].to_vec(), whole[..40].to_vec()]
+        {
+            assert!(Message::of_bytes(&wrong).is_err(), "{} bytes", wrong.len());
+        }
+        for length in [0, 31, 32, 39, 41] {
+            assert!(Message::of_bytes(&[&b"C"[..], &vec![0; length]].concat()).is_err(), "{length}");
+        }
+    }
+
     /// Whatever comes is a message that is written as it was read, or an error.
     #[test]
     fn no_bytes_are_too_much() {
         let mut random = fastrand::Rng::with_seed(1);
-        let start = note_bytes();
+        let starts = [note_bytes(), Message::Rates(counts(2)).to_bytes()];
         for _ in 0..20_000 {
-            let mut bytes = start.clone();
+            let mut bytes = starts[random.usize(..starts.len())].clone();
             for _ in 0..random.usize(1..6) {
                 let at = random.usize(..bytes.len());
                 match random.u8(..3) {

@@ -1,7 +1,7 @@
 //! The new process's side of an upgrade: takes sockets and state, and begins to serve when it is told to.
 //!
 //! ```text
-//! started → given everything → loaded and bound: ready → go, or the old process has died → serving
+//! started → given everything → loaded and bound: ready → given counts of rates → go, or the old process has died → serving
 //!    └── the old process died: end (the sockets are not complete)
 //! ```
 
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use net::channel::Received;
 use net::inherited::Passed;
 use net::{Channel, Inherited};
-use proxy::server::State;
+use proxy::server::{MAX_KEYS_PASSED, RateCounts, State};
 
 use super::launcher::MARK;
 use super::message::Message;
@@ -69,32 +69,40 @@ impl Predecessor {
                 }
                 Message::Tickets(secrets) if is_greeted => state.tickets = Some(secrets),
                 Message::StickyKey(key) if is_greeted => state.sticky_key = Some(key),
+                Message::RateKey(key) if is_greeted => state.rate_key = Some(key),
                 Message::Quic(secrets) if is_greeted => state.quic = Some(secrets),
                 Message::Servers(servers) if is_greeted => state.servers.extend(servers),
                 Message::Maintenance(policies) if is_greeted => state.maintenance.extend(policies),
                 Message::End if is_greeted => return Ok(Inheritance { sockets: Inherited::of(sockets), state }),
-                other => return Err(vec![format!("the old process says {other:?} out of turn")]),
+                other => return Err(out_of_turn(other)),
             }
         }
     }
 
-    /// Says that everything is loaded and bound, and waits for leave to serve. A process that has died gives it: we are all that is left.
+    /// Says that everything is loaded and bound, and waits for leave to serve. What rates had counted until then is given to `take`. A process that has died
+    /// gives leave: we are all that is left.
     ///
     /// # Errors
-    /// It says something else.
-    pub fn may_serve(&self) -> Result<(), Vec<String>> {
+    /// It says something else, or `take` rejects what it says.
+    pub fn may_serve(&self, mut take: impl FnMut(RateCounts) -> Result<(), String>) -> Result<(), Vec<String>> {
+        tracing::info!("upgrade: everything is loaded; this process waits for leave to serve");
         self.say(&Message::Ready);
-        match self.receive()? {
-            None => {
-                tracing::warn!("the old process has ended; this one serves in its place");
-                Ok(())
+        let (mut keys, wrong) = (0, |problem: String| vec![format!("the old process: {problem}")]);
+        while let Some((bytes, _)) = self.receive()? {
+            match Message::of_bytes(&bytes).map_err(|problem| vec![problem])? {
+                Message::Go => return Ok(()),
+                Message::Rates(counts) => {
+                    keys += counts.used.len();
+                    if keys > MAX_KEYS_PASSED {
+                        return Err(wrong(format!("more than {MAX_KEYS_PASSED} keys of rates")));
+                    }
+                    take(counts).map_err(wrong)?;
+                }
+                other => return Err(out_of_turn(other)),
             }
-            Some((bytes, _)) => match Message::of_bytes(&bytes) {
-                Ok(Message::Go) => Ok(()),
-                Ok(other) => Err(vec![format!("the old process says {other:?} out of turn")]),
-                Err(problem) => Err(vec![problem]),
-            },
         }
+        tracing::warn!("the old process has ended; this one serves in its place");
+        Ok(())
     }
 
     /// Says that this process serves: the old one accepts no more.
@@ -114,5 +122,12 @@ impl Predecessor {
 
     fn receive(&self) -> Result<Option<Received>, Vec<String>> {
         self.0.receive(Instant::now() + PATIENCE).map_err(|error| vec![format!("the old process: {error}")])
+    }
+}
+
+fn out_of_turn(message: Message) -> Vec<String> {
+    match message {
+        Message::Failed(problems) => problems,
+        other => vec![format!("the old process says {other:?} out of turn")],
     }
 }

@@ -16,6 +16,15 @@ pub struct Signals {
     pub reopen: Signal,
 }
 
+/// Waits for one of two signals.
+pub async fn either(one: &mut Signal, other: &mut Signal) {
+    tokio::select! {
+        Some(()) = one.recv() => {}
+        Some(()) = other.recv() => {}
+        else => std::future::pending().await,
+    }
+}
+
 /// The main thread's runtime, and the signals caught by it.
 ///
 /// # Errors

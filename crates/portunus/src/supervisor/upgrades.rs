@@ -8,7 +8,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 use super::handover::{Belongings, Handover};
-use super::launcher::Launcher;
+use super::launcher::{Launcher, Passed};
 use crate::admin::{Change, Operable, Rejection, UpgradeRequest, View};
 use crate::systemd;
 
@@ -100,12 +100,34 @@ impl Upgrades {
         Upgrades { sender, requests, running: None, turns: Turns::default(), turn: None, launcher }
     }
 
+    /// Says once if there can be no upgrade any more.
+    pub fn supervise(&mut self) {
+        if let Some(problem) = self.launcher.as_ref().ok().and_then(|launcher| launcher.problem()) {
+            tracing::error!("{problem}");
+            self.launcher = Err(problem);
+        }
+    }
+
     /// Has the process that took over from this one reload.
     pub fn pass_hangup_on(&self, successor: u32) {
         tracing::info!(successor, "SIGHUP is passed on to the process that serves");
         if let Err(problem) = self.launcher.as_ref().map_or_else(|problem| Err(problem.clone()), |one| one.hang_up()) {
             tracing::error!(successor, problem, "SIGHUP cannot be passed on");
         }
+    }
+
+    /// Has all that took over from this process, which is a container's first, do as it was told.
+    pub fn pass_on(&self, signal: Passed) {
+        tracing::info!(?signal, "passed on to the processes that took over");
+        let passed = self.launcher.as_ref().map_err(Clone::clone).and_then(|launcher| launcher.signal_rest(signal));
+        if let Err(problem) = passed {
+            tracing::error!(?signal, problem, "a signal cannot be passed on");
+        }
+    }
+
+    /// Whether all that took over from this process, which is a container's first, has ended; and what failed last.
+    pub fn rest(&self) -> Option<Option<String>> {
+        self.launcher.as_ref().map_or_else(|problem| Some(Some(problem.clone())), |launcher| launcher.rest())
     }
 
     /// What the admin side asks for one with. It waits for the outcome.

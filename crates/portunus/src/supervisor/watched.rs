@@ -102,7 +102,7 @@ impl Watched {
     fn is_configuration(&self, path: &Path) -> bool {
         let Some(file) = &self.configuration else { return false };
         // Container platforms replace a link beside it that leads to the folder it is in.
-        let leads_to_it = || fs::symlink_metadata(path).is_ok_and(|found| !found.is_file());
+        let leads_to_it = || fs::symlink_metadata(path).is_ok_and(|found| leads_on(&found));
         let in_folder_of = |folder: Option<&Path>| path.parent() == folder && leads_to_it();
         path == file
             || in_folder_of(file.parent())
@@ -125,7 +125,7 @@ impl Watched {
             _ => false,
         };
         // Container platforms replace the link or the folder through which all files are reached.
-        is_named || found.is_some_and(|found| !found.is_file())
+        is_named || found.is_some_and(|found| leads_on(&found))
     }
 
     /// Whether it lies where something named is. The folder of the configuration alone is watched for that one file.
@@ -139,6 +139,11 @@ impl Watched {
         let is_same = |own: Metadata| (own.dev(), own.ino()) == (found.dev(), found.ino());
         self.own.iter().filter_map(|own| fs::metadata(own).ok()).any(is_same)
     }
+}
+
+/// Whether other files may be reached through it. A socket, such as ours for the admin side, is nothing that can be read.
+fn leads_on(found: &Metadata) -> bool {
+    found.is_symlink() || found.is_dir()
 }
 
 /// As the events name it.
@@ -161,6 +166,7 @@ mod tests {
             fs::write(at(name), "x").unwrap();
         }
         std::os::unix::fs::symlink("keys", at("..data")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(at("control.sock")).unwrap();
         let mut watched = Watched { own: vec![at("keys/access.log")], ..Watched::default() };
         watched.add_file(&at("keys.jks"));
         watched.whole.insert(at("keys"));
@@ -170,6 +176,8 @@ mod tests {
             ("other.txt", false),
             ("gone.txt", false),
             ("..data", true),
+            ("keys", true),
+            ("control.sock", false),
             ("keys/a.pem", true),
             ("keys/gone.pem", true),
             ("keys/access.log", false),

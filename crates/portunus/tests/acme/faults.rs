@@ -1,11 +1,10 @@
 //! What goes wrong: at the authority, on the way, on the disk, and with ourselves.
 
-use std::process::Command;
-
 use serde_json::json;
 
+use crate::disk::SmallDisk;
 use crate::edge::{Wanted, folder, is_served, kept, ports, start, wait_for_kept, yaml};
-use crate::harness::{Gate, PORTUNUS, Upstream, wait_until};
+use crate::harness::{Gate, Upstream, wait_until};
 use crate::pebble::{LONG_AGO, Planned};
 
 const HOST: &str = "www.portunus.test";
@@ -92,42 +91,86 @@ fn a_full_disk_costs_nothing_but_the_order() {
     let Some(planned) = Planned::new() else { return };
     let upstream = Upstream::ok();
     let wanted = Wanted { acme: ", renewal_info_interval: 1s", ..Wanted::from(&planned, &[HOST]) };
-    let dir = folder();
-    std::fs::create_dir(dir.path().join("store")).unwrap();
-    // A small disk of its own, which only the program sees.
-    let mut command = Command::new("unshare");
-    let script = "mount -t tmpfs -o size=256k,mode=0700 none store && exec \"$@\"";
-    command.args(["--mount", "--", "sh", "-c", script, "sh", PORTUNUS]).current_dir(dir.path());
-    if !Command::new("unshare").args(["--mount", "true"]).status().is_ok_and(|status| status.success()) {
-        eprintln!("skipped: a disk of one's own needs root");
-        return;
-    }
-    let gate = Gate::start_by(dir, &yaml(&upstream, &wanted), command);
-    let inside = |script: &str| {
-        let output = Command::new("nsenter")
-            .args(["--mount", "--target", &gate.pid().to_string(), "--", "sh", "-c", script])
-            .current_dir("/")
-            .env("STORE", gate.dir.path().join("store"))
-            .output()
-            .unwrap();
-        String::from_utf8(output.stdout).unwrap()
-    };
+    let Some((gate, disk)) = SmallDisk::start(&yaml(&upstream, &wanted)) else { return };
+    let inside = |script: &str| disk.run(&gate, script);
     let (http, tls) = ports(&gate);
     let pebble = planned.start(http, tls);
     pebble.write_root(gate.dir.path());
     let serial = || inside("openssl x509 -noout -serial -in \"$STORE/certificates/www.portunus.test.ecdsa.pem\" 2>&1");
     wait_until("a certificate", || serial().starts_with("serial="));
     wait_until("the name to be served", || is_served(&gate, HOST));
-    inside("dd if=/dev/zero of=\"$STORE/filler\" bs=4k 2>/dev/null");
+    disk.fill(&gate);
     pebble.suggest(&inside("cat \"$STORE/certificates/www.portunus.test.ecdsa.pem\""), LONG_AGO);
     let (first, orders) = (serial(), pebble.log().matches("Added order").count());
     gate.wait_for("free disk space");
     assert_eq!(serial(), first, "the last good one is there");
     assert_eq!(pebble.log().matches("Added order").count(), orders, "nothing is ordered that cannot be kept");
     assert!(is_served(&gate, HOST));
-    inside("rm \"$STORE/filler\"");
+    disk.free(&gate);
     wait_until("a renewal", || serial() != first);
     wait_until("it to be served", || is_served(&gate, HOST));
+}
+
+/// Killed when the authority has just read that it is to issue, and when it hands over what it has issued: whatever had been kept, it is one order.
+#[test]
+fn an_order_that_was_finalized_goes_on_after_the_process_was_killed() {
+    for (step, path) in [("finalization", "/finalize-order/"), ("download", "/certZ/")] {
+        let Some(planned) = Planned::new() else { return };
+        let upstream = Upstream::ok();
+        let wanted = Wanted::from(&planned, &[HOST]);
+        let gate = start(&upstream, &wanted);
+        let (http, tls) = ports(&gate);
+        let pebble = planned.start(http, tls);
+        pebble.write_root(gate.dir.path());
+        wait_until(step, || pebble.log().contains(path));
+        gate.signal("KILL");
+        let (_, dir) = gate.stop_and_keep();
+        let again = Gate::start_in(dir, &yaml(&upstream, &Wanted { ports: (http, tls), ..wanted }));
+        wait_for_kept(&again, STEM);
+        wait_until("the name to be served", || is_served(&again, HOST));
+        let log = pebble.log();
+        assert_eq!(log.matches("Added order").count(), 1, "{step}: {log}");
+        assert_eq!(log.matches("Issued certificate serial").count(), 1, "{step}: {log}");
+    }
+}
+
+/// Beyond the time for a renewal, far back, and right again, while the authority's clock is right: it is not asked without an end.
+#[test]
+fn a_clock_that_jumps_renews_and_orders_no_more_often_than_that() {
+    let Some(planned) = Planned::new() else { return };
+    let planned = planned.set("profiles", json!({ "default": { "description": "long", "validityPeriod": 86_400 } }));
+    let upstream = Upstream::ok();
+    let dir = folder();
+    let clock = dir.path().join("clock");
+    let set = |offset: &str| {
+        let fresh = clock.with_extension("fresh");
+        std::fs::write(&fresh, offset).unwrap();
+        std::fs::rename(fresh, &clock).unwrap();
+    };
+    set("+0");
+    let mut command = std::process::Command::new(crate::harness::PORTUNUS);
+    let variables = [("FAKETIME_NO_CACHE", "1"), ("FAKETIME_DONT_FAKE_MONOTONIC", "1")];
+    command.env("LD_PRELOAD", crate::harness::faketime()).env("FAKETIME_TIMESTAMP_FILE", &clock).envs(variables);
+    let text =
+        yaml(&upstream, &Wanted::from(&planned, &[HOST])).replace("retry_interval: 200ms", "retry_interval: 10s");
+    let gate = Gate::start_by(dir, &text, command);
+    let (http, tls) = ports(&gate);
+    let pebble = planned.start(http, tls);
+    pebble.write_root(gate.dir.path());
+    wait_for_kept(&gate, STEM);
+    wait_until("the name to be served", || is_served(&gate, HOST));
+    let orders = || pebble.log().matches("Added order").count();
+    assert_eq!(orders(), 1);
+    // Two thirds of a day and more: each new certificate is old when it comes.
+    set("+60000");
+    wait_until("a renewal, and another one", || orders() == 3);
+    // More than one turn of the task that orders, and less than the shortest pause; by a clock that is right or behind there is nothing to renew.
+    for offset in ["+60000", "-60000", "+0"] {
+        set(offset);
+        std::thread::sleep(std::time::Duration::from_millis(1_500));
+    }
+    assert_eq!(orders(), 3, "it pauses before the next one");
+    assert!(is_served(&gate, HOST));
 }
 
 #[test]

@@ -49,6 +49,24 @@ fn an_application_may_have_an_acme_client_of_its_own() {
     assert_eq!(upstream.seen()[0].line(), "GET /.well-known/acme-challenge/theirs HTTP/1.1");
 }
 
+/// Long chains, several roots to choose from, rules of the future, nonces that are rejected, and orders that it takes a while to look at again.
+#[test]
+fn an_authority_may_be_awkward() {
+    let Some(planned) = Planned::new() else { return };
+    let planned = planned.with("PEBBLE_CHAIN_LENGTH", "3").with("PEBBLE_ALTERNATE_ROOTS", "2").strict();
+    let planned = planned.with("PEBBLE_WFE_NONCEREJECT", "30").set("retryAfter", json!({ "authz": 1, "order": 2 }));
+    let upstream = Upstream::ok();
+    let gate = start(&upstream, &Wanted::from(&planned, &[HOST]));
+    let (http, tls) = ports(&gate);
+    let pebble = planned.start(http, tls);
+    pebble.write_root(gate.dir.path());
+    wait_for_kept(&gate, STEM);
+    wait_until("the name to be served", || is_served(&gate, HOST));
+    let text = std::fs::read_to_string(gate.dir.path().join(format!("store/certificates/{STEM}.pem"))).unwrap();
+    // The leaf and three intermediates; the root is what clients have.
+    assert_eq!(text.matches("BEGIN CERTIFICATE").count(), 4, "{text}");
+}
+
 #[test]
 fn both_types_of_key_are_had_and_served() {
     let Some(planned) = Planned::new() else { return };

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "tests poll, and measure nothing")]
 
+mod disk;
 mod dns;
 mod edge;
 mod faults;
@@ -12,9 +13,12 @@ mod faults;
 mod harness;
 mod hostile;
 mod issuing;
+mod key_servers;
 mod knot;
 mod lifecycle;
+mod on_demand;
 mod online;
 mod pebble;
 #[path = "../harness/secure.rs"]
 mod secure;
+mod standing;

@@ -39,6 +39,7 @@ pub struct Planned {
     names: Names,
     settings: Value,
     environment: BTreeMap<String, String>,
+    arguments: Vec<&'static str>,
 }
 
 /// A running authority.
@@ -61,12 +62,27 @@ impl Planned {
         let environment = [("PEBBLE_VA_NOSLEEP", "1"), ("PEBBLE_WFE_NONCEREJECT", "0"), ("PEBBLE_AUTHZREUSE", "0")];
         let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         let (address, management, gate) = (vacant(), vacant(), vacant().ip());
-        Some(Planned { program, address, management, gate, names: Names::start(gate), settings, environment })
+        Some(Planned {
+            program,
+            address,
+            management,
+            gate,
+            names: Names::start(gate),
+            settings,
+            environment,
+            arguments: Vec::new(),
+        })
     }
 
     /// The same with this environment variable.
     pub fn with(mut self, name: &str, value: &str) -> Planned {
         self.environment.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    /// The same, which rejects what future authorities will.
+    pub fn strict(mut self) -> Planned {
+        self.arguments.push("-strict");
         self
     }
 
@@ -159,6 +175,7 @@ impl Pebble {
             .arg("-config")
             .arg(at("pebble.json"))
             .args(["-dnsserver", &self.planned.names.address.to_string()])
+            .args(&self.planned.arguments)
             .envs(&self.planned.environment)
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
@@ -177,6 +194,11 @@ impl Pebble {
     /// What it is called in logs and metrics.
     pub fn host(&self) -> String {
         self.planned.host()
+    }
+
+    /// Where it looks for the gate.
+    pub fn gate(&self) -> IpAddr {
+        self.planned.gate
     }
 
     /// Asks its management side.

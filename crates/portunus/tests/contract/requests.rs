@@ -201,6 +201,15 @@ fn log_lets_everything_pass_and_says_what_it_would_reject() {
     // `/items` is too short, `/more` is unknown, `/ship_to` and `/payment` are missing.
     assert_eq!((&of(3)["side"], &of(3)["violations"]), (&"request".into(), &4.into()), "{}", of(3));
     assert!(shop.gate.metrics().contains(r#"portunus_contract_requests_total{contract="api",operation="GET /products",decision="logged",reason="minimum"} 1"#));
+    let response = shop.gate.operate("GET /api/v1/contracts", "");
+    let view: serde_json::Value = serde_json::from_str(response.split_once("\r\n\r\n").unwrap().1).unwrap();
+    let products =
+        view["contracts"].as_array().unwrap().iter().find(|one| one["operation"] == "GET /products").unwrap();
+    assert_eq!(
+        (&products["contract"], &products["logged"], &products["blocked"]),
+        (&"api".into(), &1.into(), &0.into())
+    );
+    assert_eq!(products["reasons"][0]["reason"], "minimum", "{products}");
 }
 
 #[test]

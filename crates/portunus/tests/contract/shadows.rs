@@ -2,13 +2,11 @@
 
 use serde_json::Value;
 
-use crate::harness::{Reply, exchange, wait_until};
+use crate::harness::{Reply, wait_until};
 use crate::site::{SHOP, Site};
 
 fn shadows(site: &Site) -> Vec<Value> {
-    let response =
-        exchange(site.gate.address("admin"), b"GET /shadow HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-    let text = String::from_utf8(response).unwrap();
+    let text = site.gate.operate("GET /shadow", "");
     let body = text.split_once("\r\n\r\n").unwrap().1;
     serde_json::from_str::<Value>(body).unwrap()["shadows"].as_array().unwrap().clone()
 }

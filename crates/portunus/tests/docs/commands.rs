@@ -4,29 +4,33 @@
 //! - `sh` is run and must succeed; `sh not run: REASON` is not. A command that ends in `&` goes on until the end of the page.
 //! - `console` is run, and what it prints must be what the page shows; `…` stands for anything.
 //! - A block whose first line is a comment with a file name (`# portunus.yaml`) is that file from there on.
+//! - `GeoLite2-Country.mmdb` and `GeoLite2-ASN.mmdb` are there: databases that nobody may pass on, in whose place those of the tests stand.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::markdown::{Block, Page, pages};
+use crate::markdown::{Block, Page, pages, root};
 
 /// Languages whose blocks are shown and not run; YAML is checked as a configuration.
 const SHOWN: &[&str] = &["yaml", "json", "text", "nginx", "haproxy", "nft", "rust", "toml"];
 
-/// curl, but it waits for a server that was started a moment ago: who reads a page is never so fast.
+/// curl, but it waits for a server that was started a moment ago, and then begins with its first URL: who reads a page is never so fast.
 const PATIENT_CURL: &str = r#"#!/bin/sh
 tries=0
 while :; do
-  /usr/bin/curl "$@" && exit 0
-  status=$?
+  status=0
+  /usr/bin/curl --fail-early "$@" 2> ".curl-$$" || status=$?
   tries=$((tries + 1))
-  if [ "$status" -ne 7 ] || [ -e .in-vain ]; then exit "$status"; fi
+  if [ "$status" -ne 7 ] || [ -e .in-vain ]; then cat ".curl-$$" >&2; exit "$status"; fi
   if [ "$tries" -gt 300 ]; then touch .in-vain; fi
   sleep 0.1
 done
 "#;
+
+/// Databases of documentation ranges (`fuzz/README.md`), and what pages call them.
+const DATABASES: [(&str, &str); 2] = [("country", "GeoLite2-Country.mmdb"), ("asn", "GeoLite2-ASN.mmdb")];
 
 /// The script of a page, and what its commands must print, in order.
 fn script(page: &Page) -> Result<(String, Vec<String>), String> {
@@ -129,6 +133,9 @@ impl Place {
         let tools = place.0.path().join("bin");
         fs::create_dir(&tools).unwrap();
         fs::create_dir(place.folder()).unwrap();
+        for (database, name) in DATABASES {
+            fs::copy(root().join("fuzz/corpus/mmdb").join(database), place.folder().join(name)).unwrap();
+        }
         symlink(env!("CARGO_BIN_EXE_portunus"), tools.join("portunus")).unwrap();
         fs::write(tools.join("curl"), PATIENT_CURL).unwrap();
         fs::set_permissions(tools.join("curl"), fs::Permissions::from_mode(0o755)).unwrap();

@@ -14,3 +14,4 @@ mod layouts;
 mod lexicon;
 mod links;
 mod markdown;
+mod named_tests;

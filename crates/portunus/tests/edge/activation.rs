@@ -80,6 +80,41 @@ fn passed_sockets_serve_and_stay_for_the_next_process() {
     assert!(waiting.join().unwrap().starts_with("HTTP/1.1 200 "));
 }
 
+/// By systemd's own program, as a `.socket` unit would: the first connection starts ours, and the socket outlives it.
+#[test]
+fn systemd_starts_it_by_the_first_connection() {
+    const PROGRAM: &str = "systemd-socket-activate";
+    if Command::new(PROGRAM).arg("--version").output().is_err() {
+        eprintln!("skipped: no {PROGRAM} (Debian package systemd)");
+        return;
+    }
+    let upstream = Upstream::ok();
+    let address = crate::harness::vacant();
+    let text = yaml(&upstream, "", "sandbox: on").replace("127.0.0.1:0", &address.to_string());
+    let dir = site(&text);
+    let arguments = run_arguments(&dir);
+    let mut command = Command::new(PROGRAM);
+    command.arg(format!("--listen={address}")).arg("--fdname=web").arg(PORTUNUS).args(&arguments);
+    for _ in 0..2 {
+        let mut waiting = None;
+        // It says where it listens before anybody has connected, and then becomes ours.
+        let mut running = Running::start(&mut command, |event| {
+            if waiting.is_none() {
+                waiting = Some(std::thread::spawn(move || {
+                    wait_until("systemd's socket", || std::net::TcpStream::connect(address).is_ok());
+                    get(address)
+                }));
+            }
+            member(event, "message") == Some("admin listening")
+        });
+        assert!(waiting.unwrap().join().unwrap().starts_with("HTTP/1.1 200 "));
+        assert!(get(address).starts_with("HTTP/1.1 200 "));
+        assert!(running.diagnostics().iter().any(|line| line.contains(&address.to_string())));
+        running.signal("TERM");
+        assert_eq!(running.child.wait().unwrap().code(), Some(0), "{:#?}", running.diagnostics());
+    }
+}
+
 #[test]
 fn a_passed_udp_socket_has_one_reader() {
     let upstream = Upstream::ok();

@@ -147,6 +147,9 @@ fn each_response_of_the_api_is_what_its_document_says() {
         "certificates",
         "connections",
         "rejections",
+        "errors",
+        "policies",
+        "contracts",
         "handshakes",
         "clients",
         "shadow",
@@ -175,7 +178,7 @@ fn each_response_of_the_api_is_what_its_document_says() {
     std::fs::write(&file, text.replace("upstream: app,", "upstream: nobody,")).unwrap();
     checked(&contract, reload, &call(&gate, reload.0, reload.1, "", ""), 422);
     show();
-    // From another site, and over TCP, where nothing may be changed.
+    // From another site, and over TCP, where nobody says who they are.
     let ask = |line: &str, host: &str| {
         let request = format!(
             "{line} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{{}}"
@@ -183,6 +186,7 @@ fn each_response_of_the_api_is_what_its_document_says() {
         exchange(gate.address("admin"), request.as_bytes())
     };
     checked(&contract, ("POST", "/api/v1/drain"), &ask("POST /api/v1/drain", "localhost"), 403);
+    checked(&contract, ("GET", "/api/v1/status"), &ask("GET /api/v1/status", "localhost"), 403);
     checked(&contract, ("GET", "/api/v1/status"), &ask("GET /api/v1/status", "evil.example"), 421);
     // The stream, as far as its first event.
     let mut stream = UnixStream::connect(gate.dir.path().join("control.sock")).unwrap();

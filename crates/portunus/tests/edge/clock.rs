@@ -2,19 +2,12 @@
 
 use std::io::Write;
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use crate::client::TlsClient;
-use crate::harness::{Gate, PORTUNUS, Upstream, certificates, connect, read_response, wait_until};
+use crate::harness::{Gate, PORTUNUS, Upstream, certificates, connect, faketime, read_response, wait_until};
 use crate::{get, keystore, metric, tls_listener, yaml};
-
-/// libfaketime, of Debian's package `faketime`, which `./x test` installs.
-fn faketime() -> PathBuf {
-    let folders = std::fs::read_dir("/usr/lib").unwrap().flatten().map(|folder| folder.path());
-    let library = folders.map(|folder| folder.join("faketime/libfaketimeMT.so.1")).find(|path| path.exists());
-    library.expect("libfaketimeMT.so.1 is missing; install the Debian package faketime")
-}
 
 /// The program with a wall clock that is off by what stands in the file `clock` of its folder.
 fn with_clock(dir: &Path) -> Command {

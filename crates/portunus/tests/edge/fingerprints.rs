@@ -7,7 +7,7 @@ use std::thread;
 use tls::crypto::digest::sha256;
 use tls::{Connector, ProtocolVersion, ServerName, Session};
 use wire::client_hello::ClientHello;
-use wire::ja4::Ja4;
+use wire::ja4::{Ja4, Over};
 
 use crate::client::{TlsClient, openssl_get};
 use crate::harness::{Gate, Upstream, certificates, connect, exchange, read_response, statuses};
@@ -20,7 +20,7 @@ fn own_fingerprint() -> String {
     session.handshake(&mut &[][..], &mut sent).unwrap();
     // One record, one message: five bytes and four before the body.
     let hello = ClientHello::parse(&sent[9..]).unwrap();
-    Ja4::of(&hello, sha256).as_str().to_owned()
+    Ja4::of(&hello, Over::Tcp, sha256).as_str().to_owned()
 }
 
 /// A relay that sends the first message of a client on in small records, each byte by itself.

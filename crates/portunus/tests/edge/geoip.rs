@@ -1,9 +1,11 @@
 //! Where clients are: countries and autonomous systems in routes, policies, header fields and the log, and databases that change or break.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::UdpSocket;
 use std::path::Path;
 
-use crate::harness::{Gate, Upstream, exchange, statuses, wait_until};
+use crate::harness::{Gate, PATIENCE, Upstream, connect, exchange, statuses, wait_until};
 
 /// A database of documentation ranges, as `fuzz/README.md` says.
 fn database(name: &str) -> Vec<u8> {
@@ -102,7 +104,7 @@ fn a_new_database_is_read_and_a_broken_one_is_not() {
     };
     let is_near = || ask(&gate, "/where", "192.0.2.1").1 == "near";
     assert!(is_near());
-    let reload = || crate::ask(gate.address("admin"), "POST /reload", "Host: localhost\r\nContent-Length: 0\r\n");
+    let reload = || gate.operate("POST /reload", "Content-Length: 0\r\n");
     for broken in ["cut", "pointer_loop", "asn", "no_metadata"] {
         replace("country.mmdb", &database(broken));
         let response = reload();
@@ -115,5 +117,51 @@ fn a_new_database_is_read_and_a_broken_one_is_not() {
     assert_eq!(ask(&gate, "/where", "2001:db8::1").1, "far");
     replace("country.mmdb", &database("country"));
     wait_until("the first one is back", is_near);
+    gate.stop();
+}
+
+/// Clients of tunnels and of datagrams, as a balancer's PROXY headers name them.
+#[test]
+fn countries_say_who_may_have_a_tunnel_and_who_a_flow() {
+    let upstream = Upstream::ok();
+    let application = UdpSocket::bind("127.0.0.6:0").unwrap();
+    application.set_read_timeout(Some(PATIENCE)).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("country.mmdb"), database("country")).unwrap();
+    let yaml = format!(
+        "workers: 1
+listeners: [{{ name: tcp, bind: \"127.0.0.1:0\", proxy_protocol: {{ trust: 127.0.0.0/8 }}, tunnel: {{ upstream: app, policies: [far] }} }}]
+udp_listeners: [{{ name: udp, bind: \"127.0.0.5:0\", proxy_protocol: {{ mode: each, trust: 127.0.0.0/8 }}, upstream: \"{}\", policies: [far] }}]
+geoip: {{ country: country.mmdb }}
+upstreams: {{ app: {{ protocol: tcp, servers: [\"{}\"] }} }}
+policies: {{ far: {{ deny: [\"country:DE\"] }} }}
+admin: {{ bind: \"127.0.0.2:0\" }}
+",
+        application.local_addr().unwrap(),
+        upstream.address
+    );
+    let gate = Gate::start_in(dir, &yaml);
+    for (client, passes) in [([192, 0, 2, 1], false), ([198, 51, 100, 1], true)] {
+        let mut stream = connect(gate.address("tcp"));
+        let header = format!("PROXY TCP4 {} 127.0.0.1 4000 80\r\n", client.map(|byte| byte.to_string()).join("."));
+        stream.write_all(header.as_bytes()).unwrap();
+        let _ = stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        let mut bytes = Vec::new();
+        // A tunnel that may not be is closed or reset.
+        let _ = stream.read_to_end(&mut bytes);
+        assert_eq!(bytes.starts_with(b"HTTP/1.1 200 "), passes, "{client:?}");
+    }
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    // Version 2, PROXY, IPv4 and datagrams: from the client, port 4000, to 127.0.0.5, port 53.
+    let datagram = |[a, b, c, d]: [u8; 4], text: &[u8]| {
+        let addresses = [a, b, c, d, 127, 0, 0, 5, 0x0f, 0xa0, 0, 53];
+        [b"\r\n\r\n\0\r\nQUIT\n\x21\x12\0\x0c", &addresses[..], text].concat()
+    };
+    for (client, text) in [([192, 0, 2, 1], "near"), ([198, 51, 100, 1], "far")] {
+        socket.send_to(&datagram(client, text.as_bytes()), gate.address("udp")).unwrap();
+    }
+    let mut bytes = [0; 64];
+    let count = application.recv(&mut bytes).unwrap();
+    assert_eq!(&bytes[..count], b"far", "datagrams are in order: the one before it was dropped");
     gate.stop();
 }

@@ -5,7 +5,7 @@ use std::fs;
 use crate::client::{TlsClient, openssl_get};
 use crate::harness::{Gate, Upstream, certificates, read_response, wait_until};
 use crate::material::{replace, server_pair};
-use crate::{ask, keystore, metric, tls_listener, yaml};
+use crate::{keystore, metric, tls_listener, yaml};
 
 fn gate(upstream: &Upstream) -> Gate {
     let names = certificates(&[("a.example", false), ("b.example", false)]);
@@ -146,7 +146,7 @@ fn a_folder_that_a_reload_brought_is_watched_too() {
     replace(&gate.dir.path().join("moved/first.pem"), &(certificate + &key));
     let config = yaml(&upstream, &tls_listener("tls", "127.0.0.3", ""), &keystore("moved.example"));
     gate.rewrite(&config.replace("folder: certs", "folder: moved"));
-    let response = ask(gate.address("admin"), "POST /reload", "Host: localhost\r\nContent-Length: 0\r\n");
+    let response = gate.operate("POST /reload", "Content-Length: 0\r\n");
     assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
     assert_eq!(shown(&gate, "late.example"), "moved.example");
     let (certificate, key) = server_pair("late.example");

@@ -46,10 +46,8 @@ fn a_trusted_proxy_may_have_any_number_of_connections() {
     }
     drop(held);
     let served = |address: &str| {
-        let page =
-            exchange(gate.address("admin"), b"GET /clients HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-        let body = &page[memchr::memmem::find(&page, b"\r\n\r\n").unwrap()..];
-        let page: serde_json::Value = serde_json::from_slice(body).unwrap();
+        let page = gate.operate("GET /clients", "");
+        let page: serde_json::Value = serde_json::from_str(page.split_once("\r\n\r\n").unwrap().1).unwrap();
         let clients = page["clients"].as_array().unwrap();
         let of = clients.iter().find(|client| client["address"] == address).cloned();
         of.map(|client| (client["requests"].as_u64().unwrap(), client["bytes_sent"].as_u64().unwrap()))
@@ -121,12 +119,19 @@ fn the_admin_side_is_nowhere_on_a_data_port() {
     assert!(upstream.seen().is_empty());
     assert_eq!(metric(&gate, "portunus_config_generation"), Some(1.0), "nothing was reloaded");
     for (host, expected) in [("localhost", 200), ("127.0.0.1:1", 200), ("evil.example", 421), ("a.example", 421)] {
-        let response = ask(gate.address("admin"), "GET /config", &format!("Host: {host}\r\n"));
+        let response = ask(gate.address("admin"), "GET /metrics", &format!("Host: {host}\r\n"));
         assert_eq!(statuses(response.as_bytes()), [expected], "{host}: {response}");
-        assert_eq!(response.contains("listeners"), expected == 200, "{host}");
+        assert_eq!(response.contains("portunus_"), expected == 200, "{host}");
     }
+    // Nobody says who they are there, so the configuration is not for them.
+    for request in ["GET /config", "GET /clients", "GET /dashboard", "GET /api/v1/status", "POST /reload"] {
+        let response = ask(gate.address("admin"), request, "Host: localhost\r\nContent-Length: 0\r\n");
+        assert!(response.starts_with("HTTP/1.1 403 ") && response.contains("admin.token"), "{request}: {response}");
+    }
+    assert_eq!(metric(&gate, "portunus_config_generation"), Some(1.0));
     let foreign = "Host: localhost\r\nOrigin: https://evil.example\r\nContent-Length: 0\r\n";
-    assert!(ask(gate.address("admin"), "POST /reload", foreign).starts_with("HTTP/1.1 403 "));
+    let response = ask(gate.address("admin"), "POST /reload", foreign);
+    assert!(response.starts_with("HTTP/1.1 403 ") && response.contains("other origins"), "{response}");
 }
 
 #[test]
@@ -149,7 +154,7 @@ fn the_configuration_is_shown_without_its_secrets() {
     let gate = Gate::start_in(dir, &config);
     assert!(get(gate.address("web")).starts_with("HTTP/1.1 200 "));
     assert_eq!(upstream.seen()[0].fields("authorization"), ["Bearer marker-two"]);
-    let shown = ask(gate.address("admin"), "GET /config", "Host: localhost\r\n");
+    let shown = gate.operate("GET /config", "");
     assert!(shown.contains("store.password") && shown.contains("\"X-Kind\": \"shown\""), "{shown}");
     let everything = [shown, gate.metrics(), gate.diagnostics().join("\n"), format!("{:?}", gate.log(1))].concat();
     assert!(!everything.contains("marker-") && !everything.contains("PRIVATE KEY"), "{everything}");

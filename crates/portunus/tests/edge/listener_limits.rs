@@ -1,8 +1,9 @@
 //! Limits that differ by listener and by route.
 
+use std::io::{Read, Write};
 use std::net::TcpListener;
 
-use crate::harness::{Gate, Upstream, exchange, statuses};
+use crate::harness::{Gate, Upstream, connect, exchange, read_response, statuses};
 
 fn status(gate: &Gate, listener: &str, request: &str) -> u16 {
     statuses(&exchange(gate.address(listener), request.as_bytes()))[0]
@@ -27,6 +28,8 @@ routes:
   - {{ path: /large, upstream: app, max_body: 1KiB }}
   - {{ path: /head, upstream: silent, response_header_timeout: 200ms }}
   - {{ path: /total, upstream: silent, total_timeout: 200ms }}
+  - {{ path: /fixed, respond: {{ status: 200, body: fixed }}, max_body: 16B }}
+  - {{ path: /moved, redirect: {{ to: /large, status: 307 }} }}
 ",
         upstream.address,
         silent.local_addr().unwrap()
@@ -44,6 +47,11 @@ routes:
         // The route's own goes before both.
         ("public", post("/large", 1024), 200),
         ("inner", post("/large", 1025), 413),
+        // What is read and dropped is bounded, too.
+        ("public", post("/fixed", 16), 200),
+        ("inner", post("/fixed", 17), 413),
+        ("public", post("/moved", 8), 307),
+        ("public", post("/moved", 9), 413),
         ("public", get("A: 1\r\nB: 2\r\n"), 200),
         ("public", get("A: 1\r\nB: 2\r\nC: 3\r\n"), 431),
         ("inner", get("A: 1\r\nB: 2\r\nC: 3\r\n"), 200),
@@ -56,5 +64,42 @@ routes:
         let line = request.lines().next().unwrap().to_owned();
         assert_eq!(status(&gate, listener, &request), expected, "{listener} {line}");
     }
+    gate.stop();
+}
+
+/// The file's are so long that the test would end by them only when it has failed.
+#[test]
+fn a_listener_has_its_own_time_for_handshakes_and_between_requests() {
+    let upstream = Upstream::ok();
+    let dir = tempfile::tempdir().unwrap();
+    let site = dir.path().join("site");
+    std::fs::create_dir(&site).unwrap();
+    let authority = keystore::dev_ca::DevCa::new("Test CA").unwrap();
+    let pair = authority.issue(&["a.example"], tls::KeyType::Ecdsa, keystore::dev_ca::Purpose::Server).unwrap();
+    std::fs::write(site.join("site.pem"), &pair.certificate_pem).unwrap();
+    std::fs::write(site.join("site.key"), pair.key_pem.as_bytes()).unwrap();
+    let yaml = format!(
+        "workers: 1
+limits: {{ handshake_timeout: 1h, keep_alive_timeout: 1h, request_header_timeout: 1h }}
+listeners:
+  - {{ name: web, bind: \"127.0.0.1:0\", limits: {{ keep_alive_timeout: 200ms }} }}
+  - {{ name: secure, bind: \"127.0.0.2:0\", tls: {{ keystore: site }}, limits: {{ handshake_timeout: 200ms }} }}
+keystores: {{ site: {{ folder: site }} }}
+upstreams: {{ app: {{ servers: [\"{}\"] }} }}
+routes: [{{ path: \"/{{*rest}}\", upstream: app }}]
+log: {{ access: {{ output: access.log }} }}
+admin: {{ bind: \"127.0.0.3:0\" }}
+",
+        upstream.address
+    );
+    let gate = Gate::start_in(dir, &yaml);
+    let mut kept = connect(gate.address("web"));
+    kept.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    assert!(read_response(&mut kept).0.starts_with("HTTP/1.1 200 "));
+    assert_eq!(kept.read(&mut [0; 1]).unwrap(), 0, "closed after the time between requests");
+    let mut silent = connect(gate.address("secure"));
+    assert_eq!(silent.read(&mut [0; 1]).unwrap_or(0), 0, "closed after the time of a handshake");
+    let line = gate.log(2).pop().unwrap();
+    assert_eq!(line["reason"], "tls_handshake_timeout", "{line}");
     gate.stop();
 }

@@ -11,7 +11,9 @@ mod admin_tls;
 mod api_document;
 mod client;
 mod clock;
+mod decisions;
 mod drain;
+mod ech;
 mod faults;
 mod fingerprints;
 mod geoip;
@@ -33,7 +35,9 @@ mod tls_clients;
 mod tls_names;
 mod tls_policy;
 mod tls_resumption;
+mod top;
 mod upgrade;
+mod upgrade_container;
 
 use std::net::SocketAddr;
 
@@ -83,4 +87,19 @@ fn get(address: SocketAddr) -> String {
 fn metric(gate: &harness::Gate, sample: &str) -> Option<f64> {
     let page = gate.metrics();
     page.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' ')?.parse().ok())
+}
+
+/// The process that starts the program again for a gate; waits until it is there.
+fn launcher_of(gate: u32) -> u32 {
+    let is_it = |pid: &str| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        status.lines().any(|line| line == format!("PPid:\t{gate}")) && status.contains("portunus-launch")
+    };
+    let find = || {
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        processes.filter_map(|entry| entry.file_name().into_string().ok()).find(|name| is_it(name))
+    };
+    // It may come to itself later than the gate.
+    harness::wait_until("a launcher", || find().is_some());
+    find().unwrap().parse().unwrap()
 }

@@ -11,18 +11,18 @@ use super::ask;
 use crate::harness::{Gate, PORTUNUS, Reply, Upstream, connect, read_to_end, wait_until};
 
 /// A gate with two servers, an admin listener and an admin socket.
-struct Site {
-    gate: Gate,
+pub struct Site {
+    pub gate: Gate,
     servers: [Upstream; 2],
 }
 
 impl Site {
-    fn start() -> Site {
+    pub fn start() -> Site {
         Site::start_with([Upstream::ok(), Upstream::ok()], |_, text| text)
     }
 
     /// With these servers, and a configuration that is changed first.
-    fn start_with(servers: [Upstream; 2], change: impl Fn(&Path, String) -> String) -> Site {
+    pub fn start_with(servers: [Upstream; 2], change: impl Fn(&Path, String) -> String) -> Site {
         let dir = tempfile::tempdir().unwrap();
         let text = change(dir.path(), yaml(&servers, dir.path(), ""));
         std::fs::write(dir.path().join("portunus.yaml"), text).unwrap();
@@ -43,23 +43,23 @@ impl Site {
     }
 
     /// Runs a command that succeeds; what it prints.
-    fn said(&self, arguments: &[&str]) -> String {
+    pub fn said(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         assert!(output.status.success(), "{arguments:?}: {output:?}");
         String::from_utf8(output.stdout).unwrap()
     }
 
-    fn json(&self, arguments: &[&str]) -> Value {
+    pub fn json(&self, arguments: &[&str]) -> Value {
         let text = self.said(&[arguments, &["--json"]].concat());
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {text}"))
     }
 
-    fn name(&self, index: usize) -> String {
+    pub fn name(&self, index: usize) -> String {
         self.servers[index].address.to_string()
     }
 
     /// Sends so many requests; how many each server got of them, and the last response.
-    fn send(&self, count: usize) -> ([usize; 2], String) {
+    pub fn send(&self, count: usize) -> ([usize; 2], String) {
         let seen = || [0, 1].map(|index: usize| self.servers[index].seen().len());
         let (before, mut last) = (seen(), String::new());
         for _ in 0..count {
@@ -75,7 +75,7 @@ impl Site {
     }
 
     /// Sends bytes over the admin socket; the status and body of the response.
-    fn call(&self, request: &str) -> (u16, String) {
+    pub fn call(&self, request: &str) -> (u16, String) {
         let mut stream = UnixStream::connect(self.gate.dir.path().join("control.sock")).unwrap();
         stream.write_all(request.as_bytes()).unwrap();
         let text = String::from_utf8(read_to_end(&mut stream)).unwrap();
@@ -128,7 +128,45 @@ fn a_drained_server_gets_no_requests_until_that_is_undone() {
     assert_eq!(site.send(6).0, [3, 3]);
     let output = site.run(&["drain", "192.0.2.1:1"]);
     let err = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.code() == Some(1) && err.contains("no server `192.0.2.1:1`"), "{err}");
+    assert!(output.status.code() == Some(1) && err.contains("no upstream has a server `192.0.2.1:1`"), "{err}");
+}
+
+/// What a command writes on a terminal, by `script` (Debian package bsdutils, which is always there), and whether it succeeded.
+fn at_terminal(command: &Command) -> (String, bool) {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words: Vec<_> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
+    let mut script = Command::new("script");
+    script.args(["-qec", &words.join(" "), "/dev/null"]).stdin(Stdio::null());
+    let output = script.output().unwrap();
+    (String::from_utf8(output.stdout).unwrap().replace('\r', ""), output.status.success())
+}
+
+#[test]
+fn people_at_a_terminal_see_what_is_waited_for_and_scripts_do_not() {
+    let site = Site::start_with([Upstream::start(|_| Reply::Silence), Upstream::ok()], |_, text| text);
+    let first = site.name(0);
+    let mut held = connect(site.gate.address("web"));
+    held.write_all(b"GET /x HTTP/1.1\r\nHost: a.test\r\n\r\n").unwrap();
+    let mut other = connect(site.gate.address("web"));
+    other.write_all(b"GET /x HTTP/1.1\r\nHost: a.test\r\n\r\n").unwrap();
+    wait_until("a request under way", || site.servers[0].seen().len() == 1);
+    let (said, is_good) = at_terminal(&site.command(&["drain", &first, "--wait", "1s"]));
+    assert!(!is_good && said.starts_with("1 requests or tunnels are under way there; waiting ...\n"), "{said}");
+    assert_eq!(said.matches("waiting ...").count(), 1, "what does not change is said once: {said}");
+    let output = site.run(&["drain", &first, "--wait", "1s"]);
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("waiting ..."));
+    let (said, is_good) = at_terminal(&site.command(&["reload"]));
+    assert!(
+        is_good && said.starts_with("the server reads its configuration and all that it names ...\nreloaded: "),
+        "{said}"
+    );
+    assert!(site.run(&["reload"]).stderr.is_empty());
+    let (said, is_good) = at_terminal(&site.command(&["upgrade"]));
+    assert!(is_good, "{said}");
+    let (first, second) = said.split_once('\n').unwrap();
+    assert!(first.ends_with("waiting until the new process serves ..."), "{said}");
+    let pid = second.split_whitespace().nth(2).unwrap();
+    assert!(second.starts_with("upgraded: process ") && Command::new("kill").arg(pid).status().unwrap().success());
 }
 
 /// Whoever waits asks once: what others change meanwhile is not undone by it.
@@ -331,10 +369,7 @@ fn the_views_say_what_is_so() {
     assert_eq!(connections["clients"], json!({ "total": 1, "heaviest": [{ "client": "127.0.0.1", "open": 1 }] }));
     drop(held);
     let status = site.json(&["status"]);
-    assert_eq!(
-        (&status["ready"], &status["generation"], &status["may_change"]),
-        (&true.into(), &1.into(), &true.into())
-    );
+    assert_eq!((&status["ready"], &status["generation"]), (&true.into(), &1.into()));
     wait_until("the requests", || site.json(&["status"])["requests"]["2xx"] == 3);
     site.rewrite(", max_in_flight: none");
     assert_eq!(site.run(&["reload"]).status.code(), Some(1));
@@ -381,11 +416,10 @@ fn events_carry_everything_once_a_second() {
 #[test]
 fn the_dashboard_comes_whole_and_lets_nothing_else_in() {
     let site = Site::start();
-    let admin = site.gate.address("admin");
     for (path, kind) in
         [("/dashboard", "text/html"), ("/dashboard/page.js", "text/javascript"), ("/dashboard/style.css", "text/css")]
     {
-        let response = ask(admin, &format!("GET {path}"), "Host: localhost\r\n").to_ascii_lowercase();
+        let response = site.gate.operate(&format!("GET {path}"), "").to_ascii_lowercase();
         assert!(
             response.starts_with("http/1.1 200 ") && response.contains(&format!("content-type: {kind}")),
             "{response}"
@@ -399,11 +433,9 @@ fn the_dashboard_comes_whole_and_lets_nothing_else_in() {
             "{path} has something of elsewhere"
         );
         assert!(!own.contains(" style=") && !own.contains(" onclick="), "{path} has something inline");
-        assert!(
-            ask(admin, &format!("POST {path}"), "Host: localhost\r\nContent-Length: 0\r\n")
-                .starts_with("HTTP/1.1 403 ")
-        );
-        assert!(ask(admin, &format!("GET {path}"), "Host: evil.example\r\n").starts_with("HTTP/1.1 421 "));
+        assert!(site.gate.operate(&format!("POST {path}"), "Content-Length: 0\r\n").starts_with("HTTP/1.1 405 "));
+        let foreign = ask(site.gate.address("admin"), &format!("GET {path}"), "Host: evil.example\r\n");
+        assert!(foreign.starts_with("HTTP/1.1 421 "), "{foreign}");
     }
 }
 
@@ -427,11 +459,16 @@ fn hostile_requests_to_the_api_change_nothing_and_keep_nobody_out() {
         assert_eq!(got, status, "{name} {kind} {body:.60}: {said}");
         assert!(!said.contains('\u{1b}'), "{said:?}");
     }
-    // Over TCP, where every user of the machine can connect, one may look.
+    // Nor over TCP, where every user of the machine can connect.
     let admin = site.gate.address("admin");
     let fields = "Host: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\n";
-    assert!(ask(admin, "GET /api/v1/status", "Host: localhost\r\n").contains("\"may_change\":false"));
-    for name in ["drain", "weight", "maintenance", "log-level"] {
+    for name in ["status", "errors", "events", "openapi.json"] {
+        assert!(
+            ask(admin, &format!("GET /api/v1/{name}"), "Host: localhost\r\n").starts_with("HTTP/1.1 403 "),
+            "{name}"
+        );
+    }
+    for name in ["drain", "weight", "maintenance", "log-level", "reload"] {
         assert!(ask(admin, &format!("POST /api/v1/{name}"), fields).starts_with("HTTP/1.1 403 "), "{name}");
     }
     let foreign = "Host: evil.example\r\n";

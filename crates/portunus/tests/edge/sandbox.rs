@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::harness::{Gate, PORTUNUS, Upstream, certificates, wait_until};
-use crate::{ask, get, keystore, tls_listener, yaml};
+use crate::{ask, get, keystore, launcher_of, tls_listener, yaml};
 
 /// A line of `/proc/PID/status` of each thread, without its name.
 fn of_each_thread(pid: u32, name: &str) -> Vec<String> {
@@ -187,21 +187,11 @@ fn capabilities_that_were_given_up_come_back_with_an_upgrade() {
 fn nothing_is_left_when_the_gate_is_killed() {
     let upstream = Upstream::ok();
     let gate = Gate::start(&yaml(&upstream, "", ""));
-    let of_gate = |pid: &str| {
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        status.lines().any(|line| line == format!("PPid:\t{}", gate.pid())) && status.contains("portunus-launch")
-    };
-    let find = || {
-        let processes = std::fs::read_dir("/proc").unwrap().flatten();
-        processes.filter_map(|entry| entry.file_name().into_string().ok()).find(|name| of_gate(name))
-    };
-    // It may come to itself later than the gate.
-    wait_until("a launcher", || find().is_some());
-    let launcher = find().unwrap();
+    let launcher = launcher_of(gate.pid());
     let descriptors = || std::fs::read_dir(format!("/proc/{launcher}/fd")).unwrap().count();
     wait_until("no descriptors but the standard ones and the channel", || descriptors() == 4);
     // A signal to the whole group is the gate's to obey.
-    kill("-TERM", &launcher);
+    kill("-TERM", &launcher.to_string());
     gate.signal("KILL");
     let is_gone = || {
         let status = std::fs::read_to_string(format!("/proc/{launcher}/status")).unwrap_or_default();

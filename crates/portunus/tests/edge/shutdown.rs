@@ -68,7 +68,7 @@ fn during_the_delay_the_port_is_open_and_readiness_is_gone() {
         assert!(head.to_ascii_lowercase().contains("\r\nconnection: close\r\n"), "{head}");
         assert!(read_to_end(&mut &mut *client).is_empty());
     }
-    let rejected = ask(gate.address("admin"), "POST /reload", "Host: localhost\r\nContent-Length: 0\r\n");
+    let rejected = gate.operate("POST /reload", "Content-Length: 0\r\n");
     assert!(rejected.starts_with("HTTP/1.1 422 ") && rejected.contains("shutting down"), "{rejected}");
     // The second signal ends at once, and nothing was open.
     gate.signal("TERM");
@@ -194,7 +194,7 @@ fn readiness_needs_an_upstream_that_is_up() {
             upstream.address
         ),
     ));
-    let reloaded = ask(gate.address("admin"), "POST /reload", "Host: localhost\r\nContent-Length: 0\r\n");
+    let reloaded = gate.operate("POST /reload", "Content-Length: 0\r\n");
     assert!(reloaded.starts_with("HTTP/1.1 200 "), "{reloaded}");
     assert!(ready(&gate).starts_with("HTTP/1.1 200 "));
 }

@@ -15,7 +15,7 @@ use crate::harness::{
     Gate, PATIENCE, PORTUNUS, Reply, Upstream, certificates, connect, path, read_response, read_to_end, vacant,
     wait_until,
 };
-use crate::{ask, get, keystore, tls_listener, yaml};
+use crate::{ask, get, keystore, launcher_of, tls_listener, yaml};
 
 /// A gate whose program can be replaced, with its control socket.
 struct Upgradable {
@@ -318,10 +318,56 @@ fn sticky_sessions_go_along() {
     site.end();
 }
 
+/// Rates of requests by client, by field and of everything, and one that another configuration counts by something else.
+#[test]
+fn a_rate_that_is_used_up_stays_used_up() {
+    let upstream = Upstream::ok();
+    let policies = "policies:
+  client: { rate_limit: { rate: 3/h, burst: 3 } }
+  field: { rate_limit: { rate: 2/h, burst: 2, key: { header: x-key } } }
+  other: { rate_limit: { rate: 1/h, burst: 1, key: route } }
+  slow: { bandwidth_limit: { download: 1KiB, burst: 1KiB, key: client } }
+";
+    let text = |key: &str| {
+        let routes = ["client", "field", "other"]
+            .map(|name| format!("  - {{ path: /{name}, upstream: app, policies: {name} }}\n"));
+        let text = yaml(&upstream, "", &policies.replace("key: route", key));
+        text.replace("routes:\n", &format!("routes:\n{}", routes.concat()))
+    };
+    let mut site = Upgradable::start(tempfile::tempdir().unwrap(), &text("key: route"), 2);
+    let address = site.gate.address("web");
+    let status = |path: &str, key: &str| {
+        let response = ask(address, &format!("GET /{path}"), &format!("Host: x\r\nX-Key: {key}\r\n"));
+        response.split(' ').nth(1).unwrap().to_owned()
+    };
+    let statuses = |path: &str, key: &str, count: usize| (0..count).map(|_| status(path, key)).collect::<Vec<_>>();
+    assert_eq!(statuses("client", "", 4), ["200", "200", "200", "429"]);
+    assert_eq!(statuses("field", "one", 3), ["200", "200", "429"]);
+    assert_eq!(statuses("field", "two", 1), ["200"]);
+    assert_eq!(statuses("other", "", 2), ["200", "429"]);
+    for _ in 0..2 {
+        site.upgrade();
+        assert_eq!(status("client", ""), "429");
+        assert_eq!(status("field", "one"), "429");
+        assert_eq!(status("other", ""), "429");
+    }
+    assert_eq!(statuses("field", "two", 2), ["200", "429"], "what is left of a burst is left");
+    assert_eq!(statuses("field", "three", 1), ["200"]);
+    // What is counted apart by something else begins anew, as at a reload.
+    write(site.dir(), &text("key: all"));
+    site.upgrade();
+    // The old process may still accept a connection, and counts as before.
+    wait_until("the new process", || status("other", "") == "200");
+    assert_eq!(status("other", ""), "429");
+    assert_eq!(status("client", ""), "429");
+    site.end();
+}
+
 #[test]
 fn a_program_that_cannot_serve_leaves_the_old_one_serving() {
     let upstream = Upstream::ok();
-    let text = yaml(&upstream, "", "limits: { upgrade_timeout: 1s }");
+    // Long enough for one that could serve, also on a busy machine.
+    let text = yaml(&upstream, "", "limits: { upgrade_timeout: 5s }");
     let mut site = Upgradable::start(tempfile::tempdir().unwrap(), &text, 2);
     let check = |site: &mut Upgradable, what: &str, expected: &[&str]| {
         let said = site.try_upgrade().expect_err(what);
@@ -337,7 +383,7 @@ fn a_program_that_cannot_serve_leaves_the_old_one_serving() {
     site.replace_program("kill -9 $$");
     check(&mut site, "it is killed", &["before it served (signal: 9"]);
     site.replace_program("exec sleep 1000");
-    check(&mut site, "it hangs", &["did not serve within 1 s", "limits.upgrade_timeout"]);
+    check(&mut site, "it hangs", &["did not serve within 5 s", "limits.upgrade_timeout"]);
     site.replace_program("echo nonsense >&0; exec sleep 1000");
     check(&mut site, "it is another program", &["what this version does not understand"]);
     std::fs::remove_file(site.dir().join("portunus")).unwrap();
@@ -567,11 +613,84 @@ fn kill_9_of_the_old_process_makes_the_new_one_its_heir() {
     site.end();
 }
 
+/// Held at its last word, which the old process has not heard: that one is stopped meanwhile.
+#[test]
+fn kill_9_of_a_new_process_whose_last_word_was_not_heard_leaves_the_old_one_serving() {
+    let upstream = Upstream::ok();
+    let mut site = Upgradable::start(tempfile::tempdir().unwrap(), &yaml(&upstream, "", ""), 2);
+    slow_program(&site);
+    let asked = begin_upgrade(&site);
+    let new = child(&site);
+    site.gate.wait_for("has been given everything");
+    site.gate.signal("STOP");
+    std::fs::write(site.dir().join("gate.fifo"), "go\n").unwrap();
+    let said = |site: &Upgradable, word: &str| site.gate.diagnostics().iter().filter(|l| l.contains(word)).count();
+    wait_until("the new process to be ready", || said(&site, "waits for leave to serve") == 1);
+    let listening = said(&site, "admin listening");
+    kill("STOP", new);
+    site.gate.signal("CONT");
+    // It is allowed to serve now, and reads that when it goes on, while the old one is stopped.
+    let response = get(site.gate.address("web"));
+    assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    site.gate.signal("STOP");
+    kill("CONT", new);
+    wait_until("the new process to serve", || said(&site, "admin listening") > listening);
+    assert!(get(site.gate.address("web")).starts_with("HTTP/1.1 200 "), "the new one accepts");
+    assert!(kill("KILL", new));
+    wait_until("the new process to end", || !is_alive(new));
+    site.gate.signal("CONT");
+    let problem = self::said(asked);
+    assert!(problem.contains("before it served (signal: 9"), "{problem}");
+    assert!(get(site.gate.address("web")).starts_with("HTTP/1.1 200 "));
+    site.restore_program();
+    site.upgrade();
+    site.end();
+}
+
+#[test]
+fn without_its_launcher_a_gate_serves_and_says_that_it_cannot_be_upgraded() {
+    let upstream = Upstream::ok();
+    let mut site = Upgradable::start(tempfile::tempdir().unwrap(), &yaml(&upstream, "", ""), 2);
+    assert!(kill("KILL", launcher_of(site.gate.pid())));
+    site.gate.wait_for("the process that starts the program again (portunus-launch) has ended");
+    let problem = site.try_upgrade().unwrap_err();
+    assert!(problem.contains("there can be no upgrade; restart instead"), "{problem}");
+    assert!(problem.ends_with("error: upgrade failed; the running process goes on\n"), "{problem}");
+    assert_eq!(site.try_reload(), Ok(()));
+    assert!(get(site.gate.address("web")).starts_with("HTTP/1.1 200 "));
+    let count = || site.gate.diagnostics().iter().filter(|line| line.contains("(portunus-launch) has ended")).count();
+    // Once for its end, and once for the upgrade that failed.
+    assert!(count() <= 2, "{:#?}", site.gate.diagnostics());
+    site.end();
+}
+
+/// What would else end it has ended itself, and the end of its channel would mean that the old process is dead.
+#[test]
+fn a_new_process_that_was_given_up_ends_even_where_nobody_can_end_it() {
+    let upstream = Upstream::ok();
+    let text = yaml(&upstream, "", "limits: { upgrade_timeout: 1s }");
+    let site = Upgradable::start(tempfile::tempdir().unwrap(), &text, 2);
+    slow_program(&site);
+    let asked = begin_upgrade(&site);
+    let new = child(&site);
+    site.gate.wait_for("has been given everything");
+    assert!(kill("KILL", launcher_of(site.gate.pid())));
+    let problem = said(asked);
+    assert!(problem.contains("did not serve within 1 s"), "{problem}");
+    assert!(is_alive(new), "nobody can end it");
+    std::fs::write(site.dir().join("gate.fifo"), "go\n").unwrap();
+    wait_until("the new process to end", || !is_alive(new));
+    site.gate.wait_for("the running process has given the upgrade up");
+    assert!(get(site.gate.address("web")).starts_with("HTTP/1.1 200 "));
+    site.end();
+}
+
 /// More workers have sockets of their own, but only when they serve: who is given to one by the kernel would wait for a process that may come to nothing.
 #[test]
 fn nobody_waits_for_a_new_process_that_does_not_serve() {
     let upstream = Upstream::ok();
-    let text = yaml(&upstream, "", "limits: { upgrade_timeout: 2s }");
+    let text = yaml(&upstream, "", "limits: { upgrade_timeout: 20s }");
     let mut site = Upgradable::start(tempfile::tempdir().unwrap(), &text, 2);
     let address = site.gate.address("web");
     // An address that is taken is found out last, when those before it are ready.
@@ -595,9 +714,14 @@ fn nobody_waits_for_a_new_process_that_does_not_serve() {
 #[test]
 fn an_upgrade_is_asked_for_on_unix_sockets_only() {
     let upstream = Upstream::ok();
-    let gate = Gate::start(&yaml(&upstream, "", ""));
-    let response = ask(gate.address("admin"), "POST /upgrade", "Host: localhost\r\nContent-Length: 0\r\n");
-    assert!(response.starts_with("HTTP/1.1 403 ") && response.contains("Unix socket"), "{response}");
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("token"), "0123456789abcdef").unwrap();
+    let text = yaml(&upstream, "", "").replace("\"127.0.0.2:0\"", "\"127.0.0.2:0\", token: { file: token }");
+    let gate = Gate::start_in(dir, &text);
+    let fields = "Host: localhost\r\nAuthorization: Bearer 0123456789abcdef\r\nContent-Length: 0\r\n";
+    assert!(ask(gate.address("admin"), "GET /config", fields).starts_with("HTTP/1.1 200 "));
+    let response = ask(gate.address("admin"), "POST /upgrade", fields);
+    assert!(response.starts_with("HTTP/1.1 403 ") && response.contains("Unix socket of the server"), "{response}");
     // The mark alone is not believed: standard input must lead to the process.
     let output = Command::new(PORTUNUS)
         .args(["run", &path(&gate.dir, "portunus.yaml")])

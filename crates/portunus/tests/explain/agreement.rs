@@ -74,6 +74,7 @@ routes:
   - {{ name: staff, path: /staff, upstream: app, policies: [staff] }}
   - {{ name: users, path: /users, upstream: app, policies: [users] }}
   - {{ name: pages, path: /pages, upstream: app, policies: [pages] }}
+  - {{ name: put, path: /put, methods: [PUT], upstream: app, policies: [pages] }}
   - {{ name: closed, path: /closed, upstream: app, policies: [closed] }}
   - {{ name: api, path: \"/v1/{{*rest}}\", upstream: app, contract: api }}
   - {{ name: small, path: /small, upstream: app, max_body: 4 }}
@@ -233,6 +234,11 @@ fn policies_say_what_they_say_when_they_serve() {
         let fields = preflight(method, origin);
         site.agree("web", ("OPTIONS", "h.example", "/pages"), &[&fields[0], &fields[1]], "");
     }
+    for (method, announced, taken) in [("PUT", Some("PUT"), "put"), ("DELETE", None, "*/{*rest}")] {
+        let fields = preflight(method, "app.example");
+        let said = site.agree("web", ("OPTIONS", "h.example", "/put"), &[&fields[0], &fields[1]], "");
+        assert_eq!((said["announced"].as_str(), &said["routes"]["taken"]["name"]), (announced, &taken.into()));
+    }
 }
 
 #[test]
@@ -295,7 +301,7 @@ routes: [{ respond: { status: 204 } }]
         assert_eq!(shown, (&certificate.into(), &default.into(), &rule.into()), "{said:#}");
         assert_eq!(
             (&tls["policy"], &tls["min_version"], &tls["certificate"]["key_type"]),
-            (&"modern".into(), &"TLSv1.3".into(), &"Ecdsa".into())
+            (&"modern".into(), &"TLSv1.3".into(), &"ECDSA".into())
         );
         // The client of the test checks that the certificate is for the name that it expects.
         if !default {

@@ -91,8 +91,8 @@ route      */{*rest} (portunus.yaml:15)
 policy     office (of the listener) rejects: 403 address_not_allowed
              addresses does not pass
 response   403 address_not_allowed
-           The address of the client is not on the list of allowed addresses.
-           fix: Add it to the list; behind a balancer, check that `trusted_proxies` names it.
+           The address of the client is not on the list of allowed addresses, or on one of denied addresses.
+           fix: If it should be let in, correct the list that `policy` or `route` of the log line names; behind a balancer, check that `trusted_proxies` names it.
              Content-Type: text/plain; charset=utf-8
 "
     );
@@ -220,10 +220,15 @@ fn each_route_that_loses_says_why() {
         ]
     );
     let said = ask(&["POST", "http://a.example:8080/v1/users"]);
-    assert_eq!(
-        said["upstream"]["upstreams"],
-        serde_json::json!([{ "name": "web", "weight": 9 }, { "name": "beta", "weight": 1 }])
-    );
+    let group = |at: usize| {
+        let group = &said["upstream"]["upstreams"][at];
+        let servers = group["servers"].as_array().unwrap().iter().map(|server| server["address"].as_str().unwrap());
+        let text = |member: &str| group[member].as_str().unwrap().to_owned();
+        (text("name"), group["weight"].as_u64().unwrap(), text("protocol"), servers.collect::<Vec<_>>())
+    };
+    let web = ("web".to_owned(), 9, "http1".to_owned(), vec!["10.0.0.10:8080", "10.0.0.11:8080"]);
+    let beta = ("beta".to_owned(), 1, "http2".to_owned(), vec!["beta.internal:80"]);
+    assert_eq!((group(0), group(1)), (web, beta), "a split lists the servers of all its groups");
     let said = ask(&["GET", "http://a.example:8081//v1/users"]);
     assert_eq!((&said["response"]["reason"], &said["routes"].get("taken")), (&"ambiguous_path".into(), &None));
     assert_eq!(lost(&said)[0], ("*/{*rest}", "path_rejected"));
@@ -234,7 +239,10 @@ fn an_upstream_of_http_2_is_shown_its_request() {
     let folder = site(SITE);
     let said = explained(folder.path(), &["GET", "http://a.example:8080/v1/users", "-H", "x-beta: 1"]);
     let upstream = &said["upstream"];
-    assert_eq!((&upstream["protocol"], &upstream["request_line"]), (&"http2".into(), &"GET /v1/users HTTP/2".into()));
+    assert_eq!(
+        (&upstream["upstreams"][0]["protocol"], &upstream["request_line"]),
+        (&"http2".into(), &"GET /v1/users HTTP/2".into())
+    );
     assert_eq!(upstream["fields"][0], serde_json::json!({ "name": ":authority", "value": "a.example:8080" }));
 }
 

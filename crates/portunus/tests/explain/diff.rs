@@ -139,10 +139,11 @@ fn a_running_server_is_compared_with_a_file() {
 listeners: [{{ name: web, bind: \"127.0.0.1:0\" }}]
 upstreams: {{ app: {{ servers: [\"127.0.0.1:9\"], connect_timeout: {timeout} }} }}
 routes: [{{ name: r, upstream: app, request_headers: {{ set: {{ X-Api-Key: hidden }} }} }}]
-admin: {{ bind: \"127.0.0.2:0\" }}
+admin: {{ bind: \"127.0.0.2:0\", token: {{ file: token }} }}
 "
         )
     };
+    fs::write(folder.path().join("token"), "0123456789abcdef").unwrap();
     let mut command = Command::new(PORTUNUS);
     let control = folder.path().join("control.sock");
     command.args(["run", "--no-watch", "--control"]).arg(&control).arg(folder.path().join("portunus.yaml"));
@@ -151,8 +152,8 @@ admin: {{ bind: \"127.0.0.2:0\" }}
     let gate = Gate::start_command(folder, command, 2);
     let path = gate.dir.path();
     let admin = gate.address("admin").to_string();
-    for server in ["control.sock", &admin] {
-        let asked = &["--running", "--admin", server, "portunus.yaml"];
+    for (server, more) in [("control.sock", &[][..]), (admin.as_str(), &["--token-file", "token"])] {
+        let asked = &[&["--running", "--admin", server, "portunus.yaml"], more].concat();
         let hidden = "not compared: 1 values that the running server does not show\n";
         assert_eq!(diff(path, asked), (Some(0), hidden.to_owned(), String::new()), "{server}");
     }
@@ -167,10 +168,7 @@ admin: {{ bind: \"127.0.0.2:0\" }}
     );
     assert_eq!(said["restart"].as_array().unwrap().len(), 1);
     // After a reload the file is active, and what needs a restart still waits for it.
-    exchange(
-        gate.address("admin"),
-        b"POST /reload HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
-    );
+    gate.operate("POST /reload", "Content-Length: 0\r\n");
     gate.wait_for("waits for a restart");
     let (status, said) = diff_json(path, asked);
     assert_eq!((status, &said["changes"]), (Some(1), &serde_json::json!([])));
@@ -202,9 +200,7 @@ admin: {{ bind: \"127.0.0.2:0\" }}
     fs::write(folder.path().join("portunus.yaml"), yaml("5s") + "log: { level: info }\n").unwrap();
     let gate = Gate::start_command(folder, command, 2);
     for page in ["config", "started"] {
-        let request = format!("GET /{page} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-        let shown = exchange(gate.address("admin"), request.as_bytes());
-        let shown = String::from_utf8_lossy(&shown);
+        let shown = gate.operate(&format!("GET /{page}"), "");
         assert!(shown.contains(r#""X-Kind": "of ${A_SECRET}, $${A_SECRET}""#) && !shown.contains("marker"), "{shown}");
         assert!(shown.contains(r#""${A_SERVER}""#) && shown.contains(r#""X-Short": "s""#), "{shown}");
     }

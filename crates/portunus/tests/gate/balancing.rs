@@ -47,10 +47,12 @@ type Carries = fn(usize) -> (String, String);
 
 #[test]
 fn the_same_value_goes_to_the_same_server_and_values_are_spread() {
-    let rows: [(&str, Carries); 4] = [
+    let rows: [(&str, Carries); 6] = [
         ("{ header: X-Tenant }", |value| ("/a/".into(), format!("X-Tenant: tenant-{value}\r\n"))),
         ("{ cookie: sid }", |value| ("/a/".into(), format!("Cookie: a=b; sid=s{value}\r\n"))),
         ("{ path: tenant }", |value| (format!("/tenant-{value}/page"), String::new())),
+        ("path", |value| (format!("/a/page-{value}"), String::new())),
+        ("target", |value| (format!("/a/?page={value}"), String::new())),
         ("client", |value| ("/a/".into(), format!("X-Forwarded-For: 192.0.2.{value}\r\n"))),
     ];
     for (key, carries) in rows {
@@ -133,7 +135,7 @@ fn a_backup_serves_while_all_others_are_down_and_no_longer() {
     let place = vacant();
     let backup = Upstream::ok();
     let group = format!(
-        "servers: [{{ address: \"{}\", backup: true }}, \"{place}\"], health: {{ path: none, interval: 100ms, timeout: 100ms, fall: 1, rise: 1 }}",
+        "servers: [{{ address: \"{}\", backup: true }}, \"{place}\"], health: {{ path: none, interval: 100ms, timeout: 100ms, rise: 1 }}",
         backup.address
     );
     let gate = Gate::start(&text(&group, ""));
@@ -218,7 +220,7 @@ fn servers_of_the_own_zone_come_first_while_enough_of_them_are_up() {
             let far = far.iter().map(|upstream| server(upstream, "eu-1b"));
             near.chain(far).chain((!dead.is_empty()).then(|| dead.to_owned())).collect::<Vec<_>>().join(", ")
         };
-        let health = "health: { path: none, interval: 100ms, timeout: 100ms, fall: 1 }";
+        let health = "health: { path: none, interval: 100ms, timeout: 100ms }";
         let gate = Gate::start(&text(
             &format!("servers: [{}], balance: {balance}, {health}", list("")),
             "zone: eu-1a\nadmin: { bind: \"127.0.0.2:0\" }\n",

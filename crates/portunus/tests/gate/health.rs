@@ -20,7 +20,7 @@ upstreams:
   app:
     servers: [{servers}]
     protocol: http2
-    health: {{ path: /healthz, host: health.example, interval: 100ms, timeout: 100ms, fall: 1, rise: 1 }}
+    health: {{ path: /healthz, host: health.example, interval: 1s, timeout: 1s, rise: 1 }}
     {more}
 routes:
   - {{ upstream: app }}

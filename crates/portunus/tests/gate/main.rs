@@ -8,6 +8,7 @@ mod harness;
 
 mod balancing;
 mod checks;
+mod discovery;
 mod ejection;
 mod health;
 mod hedging;
@@ -16,6 +17,7 @@ mod queue;
 mod retries;
 mod servers;
 mod sessions;
+mod shared_rates;
 mod split;
 mod upstreams;
 

@@ -150,6 +150,9 @@ fn a_policy_that_only_logs_lets_pass_and_counts() {
     assert_eq!(site.statuses("/a", "192.0.2.7", "", 1), [200]);
     let log = site.gate.log(4);
     assert!(log.iter().all(|line| line["status"] == 200), "{log:?}");
+    let logged: Vec<_> = log.iter().map(|line| line["would_reject"].to_string()).collect();
+    let [rate, address] = ["rate_limited", "address_not_allowed"].map(|reason| format!("{{\"try\":\"{reason}\"}}"));
+    assert_eq!(logged, ["null", &rate, &rate, &address]);
     let metrics = site.gate.metrics();
     for (reason, count) in [("rate_limited", 2), ("address_not_allowed", 1)] {
         let line = format!(

@@ -64,6 +64,22 @@ fn the_last_response_is_the_clients_whatever_its_status() {
 }
 
 #[test]
+fn retries_that_the_budget_has_no_room_for_are_counted() {
+    let (bad, good) = (Upstream::start(responds(503)), Upstream::ok());
+    // One of a hundred requests, beside the ten that a quiet group has.
+    let gate = in_turn(&[&bad, &good], "on: 503, budget: 1");
+    let rejected = (0..40).filter(|_| ask(&gate, "GET", "").0 == 503).count();
+    assert!((5..=10).contains(&rejected), "{rejected} of 20");
+    let metrics = gate.metrics();
+    let wanted = format!("portunus_upstream_retries_over_budget_total{{upstream=\"app\"}} {rejected}\n");
+    assert!(metrics.contains(&wanted), "{metrics}");
+    // Where they are switched off, nothing is refused.
+    let none = in_turn(&[&bad, &good], "on: 503, budget: 0");
+    assert_eq!((0..4).filter(|_| ask(&none, "GET", "").0 == 503).count(), 2);
+    assert!(!none.metrics().contains("portunus_upstream_retries_over_budget_total{"));
+}
+
+#[test]
 fn attempts_are_bounded() {
     for (attempts, expected) in [("attempts: 1", 1), ("attempts: 2", 2), ("attempts: all", 4)] {
         let servers: [Upstream; 4] = std::array::from_fn(|_| Upstream::start(responds(502)));

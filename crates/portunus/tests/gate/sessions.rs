@@ -11,7 +11,7 @@ fn text(servers: &[&Upstream], sticky: &str) -> String {
     format!(
         "workers: 2\nlisteners:\n  - {{ name: web, bind: \"127.0.0.1:0\" }}\nupstreams:\n  app: {{ servers: [{list}], sticky: {{ {sticky} }} }}\n  \
          other: {{ servers: [{list}], sticky: {{ {sticky} }} }}\nroutes:\n  - {{ path: \"/other/{{*rest}}\", upstream: other }}\n  \
-         - {{ upstream: app }}\n"
+         - {{ upstream: app }}\nadmin: {{ bind: \"127.0.0.1:0\" }}\n"
     )
 }
 
@@ -70,6 +70,11 @@ fn a_session_stays_at_its_server_and_survives_a_reload() {
     stays(&gate);
     let words = words(&gate, 30);
     assert_eq!((words["new"], words["kept"]), (6, 24), "{words:?}");
+    let metrics = gate.metrics();
+    for (outcome, count) in words {
+        let wanted = format!("portunus_upstream_sessions_total{{upstream=\"app\",outcome=\"{outcome}\"}} {count}\n");
+        assert!(metrics.contains(&wanted), "{wanted} in {metrics}");
+    }
     // It names no server: not in the clear, and two of one server are not alike.
     for (index, (server, cookie)) in sessions.iter().enumerate() {
         assert_eq!(cookie.len(), 72);

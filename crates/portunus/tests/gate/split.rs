@@ -105,7 +105,10 @@ fn copies_go_to_another_upstream_and_nobody_notices() {
     count("dropped", 2);
     count("sent", 2);
     assert_eq!((main.seen().len(), shadow.seen().len()), (4, 2));
-    assert!(gate.log(4).iter().all(|line| line["status"] == 200 && line["upstream"]["name"] == "main"));
+    let log = gate.log(4);
+    assert!(log.iter().all(|line| line["status"] == 200 && line["upstream"]["name"] == "main"));
+    let copied: Vec<_> = log.iter().map(|line| line["upstream"]["mirror"].as_str()).collect();
+    assert_eq!(copied, [Some("shadow"), Some("shadow"), None, None], "where each was copied to");
     gate.stop();
 }
 

@@ -92,7 +92,7 @@ fn a_server_that_fails_its_checks_is_left_out_and_comes_back() {
     });
     let up = Upstream::ok();
     let gate = gate(&format!(
-        "servers: [\"{}\", \"{}\"], health: {{ path: /healthz, interval: 1s, timeout: 1s, fall: 1, rise: 1 }}",
+        "servers: [\"{}\", \"{}\"], health: {{ path: /healthz, interval: 1s, timeout: 1s, rise: 1 }}",
         sick.address, up.address
     ));
     let requests =

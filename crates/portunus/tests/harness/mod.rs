@@ -15,6 +15,7 @@ mod running;
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -70,8 +71,12 @@ impl Gate {
         Gate::start_command(dir, command, listeners + usize::from(yaml.contains("admin:")))
     }
 
-    /// Starts the program by this command in this folder and waits for it to tell so many addresses.
+    /// Starts the program by this command in this folder and waits for it to tell so many addresses. Unless the command says otherwise, its admin
+    /// socket is `control.sock` there.
     pub fn start_command(dir: TempDir, mut command: Command, wanted: usize) -> Gate {
+        if !command.get_envs().any(|(name, _)| name == "PORTUNUS_CONTROL") {
+            command.env("PORTUNUS_CONTROL", dir.path().join("control.sock"));
+        }
         let mut addresses = HashMap::new();
         let running = Running::start(command.current_dir(dir.path()), |event| {
             if let Some(address) = member(event, "address").and_then(|address| address.parse().ok()) {
@@ -131,6 +136,11 @@ impl Gate {
         String::from_utf8_lossy(&response).into_owned()
     }
 
+    /// A request over its admin socket, where everything is allowed; gives the whole response as text.
+    pub fn operate(&self, line: &str, fields: &str) -> String {
+        ask_socket(&self.dir.path().join("control.sock"), line, fields)
+    }
+
     /// The exit code of a process that ends by itself.
     pub fn running_exit(&mut self) -> Option<i32> {
         self.running.child.wait().unwrap().code()
@@ -169,8 +179,13 @@ fn write_config(dir: &Path, yaml: &str) {
 }
 
 /// Polls until `done`; fails the test after [`PATIENCE`].
-pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let until = Instant::now() + PATIENCE;
+pub fn wait_until(what: &str, done: impl FnMut() -> bool) {
+    wait_within(PATIENCE, what, done);
+}
+
+/// Polls until `done`; fails the test after `patience`.
+pub fn wait_within(patience: Duration, what: &str, mut done: impl FnMut() -> bool) {
+    let until = Instant::now() + patience;
     while !done() {
         assert!(Instant::now() < until, "waited in vain for {what}");
         std::thread::sleep(Duration::from_millis(5));
@@ -368,11 +383,30 @@ pub fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
+/// Connects as a client that has this address, which on loopback can be any of 127.0.0.0/8.
+pub fn connect_from(source: &str, address: SocketAddr) -> TcpStream {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::new(source.parse().unwrap(), 0).into()).unwrap();
+    socket.connect(&address.into()).unwrap();
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
 /// Sends bytes and reads until the other side closes.
 pub fn exchange(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = connect(address);
     let _ = stream.write_all(bytes);
     read_to_end(&mut stream)
+}
+
+/// A request on a connection of its own to an admin socket; gives the whole response as text.
+pub fn ask_socket(socket: &Path, line: &str, fields: &str) -> String {
+    let mut stream = UnixStream::connect(socket).unwrap_or_else(|error| panic!("{}: {error}", socket.display()));
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let request = format!("{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    String::from_utf8_lossy(&read_to_end(&mut stream)).into_owned()
 }
 
 /// Reads until the other side closes or resets; fails the test if it does neither.
@@ -446,4 +480,11 @@ pub fn certificates(names: &[(&str, bool)]) -> TempDir {
 /// Path of a file in a folder, as text.
 pub fn path(dir: &TempDir, file: &str) -> String {
     PathBuf::from(dir.path()).join(file).display().to_string()
+}
+
+/// libfaketime, of Debian's package `faketime`, which `./x test` installs.
+pub fn faketime() -> std::path::PathBuf {
+    let folders = std::fs::read_dir("/usr/lib").unwrap().flatten().map(|folder| folder.path());
+    let library = folders.map(|folder| folder.join("faketime/libfaketimeMT.so.1")).find(|path| path.exists());
+    library.expect("libfaketimeMT.so.1 is missing; install the Debian package faketime")
 }

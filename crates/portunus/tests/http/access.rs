@@ -50,6 +50,18 @@ impl Site {
         (head[9..12].parse().unwrap(), head)
     }
 
+    /// Checks how often somebody was asked who sends a request, by outcome.
+    fn took<const N: usize>(&self, (method, asked): (&str, &str), outcomes: [(&str, u64); N]) {
+        let metrics = self.gate.metrics();
+        let name = "portunus_authentication_duration_seconds_count";
+        let counts = outcomes.map(|(outcome, _)| {
+            let sample = format!("{name}{{method=\"{method}\",asked=\"{asked}\",outcome=\"{outcome}\"}} ");
+            let count = metrics.lines().find_map(|line| line.strip_prefix(&sample)?.parse().ok());
+            (outcome, count.unwrap_or_default())
+        });
+        assert_eq!(counts, outcomes, "{metrics}");
+    }
+
     fn show(&self, path: &str, claims: &str, fields: &str) -> u16 {
         self.get(path, &format!("Authorization: Bearer {}\r\n{fields}", token(claims))).0
     }
@@ -242,6 +254,7 @@ fn opaque_tokens_are_looked_up_and_their_claims_told() {
         assert_eq!(site.get("/a", &format!("Authorization: Bearer {token}\r\n")).0, expected, "{token}");
     }
     assert_eq!((server.seen().len(), site.upstream.seen()[0].fields("x-user")), (2, vec!["ada"]));
+    site.took(("introspection", &server.address.to_string()), [("accepted", 1), ("token_inactive", 1)]);
 }
 
 #[test]
@@ -250,6 +263,7 @@ fn a_policy_that_only_logs_lets_bad_tokens_pass_without_a_name() {
     assert_eq!(site.get("/a", "X-User: root\r\nAuthorization: Bearer x\r\n").0, 200);
     assert!(site.upstream.seen()[0].fields("x-user").is_empty());
     assert!(site.gate.metrics().contains("{policy=\"p\",decision=\"logged\",reason=\"jwt_malformed\"} 1"));
+    assert_eq!(site.gate.log(1)[0]["would_reject"]["p"], "jwt_malformed");
 }
 
 #[test]
@@ -332,6 +346,8 @@ fn a_password_lets_in_and_nothing_else_does() {
         assert_eq!(site.gate.log(before + 1)[before]["reason"], reason, "{fields}");
     }
     assert_eq!(site.upstream.seen().len(), 4, "what is rejected does not reach the upstream");
+    // What is known already is compared with nothing.
+    site.took(("basic", "Staff"), [("accepted", 2), ("password_wrong", 4)]);
     assert_eq!(site.gate.log(1)[0]["user"], "ada");
 }
 
@@ -457,6 +473,7 @@ fn a_service_is_asked_and_its_word_copied() {
     let seen = &site.upstream.seen()[0];
     assert_eq!(seen.fields("remote-user"), ["ada"]);
     assert!(seen.fields("remote-groups").is_empty(), "what the service does not say nobody says");
+    site.took(("forward_auth", "auth"), [("accepted", 3), ("auth_service_denied", 0)]);
     assert_eq!(site.gate.log(1)[0]["user"], "ada");
 }
 

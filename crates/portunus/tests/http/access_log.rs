@@ -459,8 +459,11 @@ fn the_journal_has_each_field() {
     let _journal = Journal(fs::read_to_string(gate.dir.path().join("journald.pid")).unwrap());
     ask(&gate, &TARGETS, "User-Agent: a\tb\u{1f600}\r\nReferer: x\r\n");
     ask(&gate, &["/u?\"\\"], "Referer: y\r\n");
+    // As large as an entry gets: each text beyond its bound, and each byte of it longer in the log.
+    let wide = "\u{1f600}".repeat(400);
+    ask(&gate, &[&format!("/u?{}", "q".repeat(5_000))], &format!("Referer: {wide}\r\nUser-Agent: {wide}\r\n"));
     let mut entries: Vec<Value> = Vec::new();
-    wait_until("five entries", || {
+    wait_until("six entries", || {
         let mut read = Command::new("journalctl");
         read.args(["--output=json", "--no-pager", "SYSLOG_IDENTIFIER=portunus", "--directory"])
             .arg(gate.dir.path().join("journal"));
@@ -469,10 +472,10 @@ fn the_journal_has_each_field() {
             .lines()
             .filter_map(|line| serde_json::from_str(line).ok())
             .collect();
-        entries.len() > TARGETS.len()
+        entries.len() > TARGETS.len() + 1
     });
     let of = |name: &str| entries.iter().map(|entry| entry[name].as_str().unwrap_or("").to_owned()).collect::<Vec<_>>();
-    assert_eq!(of("PORTUNUS_STATUS"), ["200", "200", "503", "404", "204"]);
+    assert_eq!(of("PORTUNUS_STATUS"), ["200", "200", "503", "404", "204", "204"]);
     assert_eq!(of("PORTUNUS_TARGET")[2], "/e?token=REDACTED");
     assert_eq!(of("PORTUNUS_FIELDS_AGENT")[4], "y");
     assert_eq!(of("PORTUNUS_USER_AGENT")[0], "a\\tb\\ud83d\\ude00");
@@ -480,7 +483,10 @@ fn the_journal_has_each_field() {
     let messages: Vec<Value> = of("MESSAGE").iter().map(|text| serde_json::from_str(text).unwrap()).collect();
     assert!(messages.iter().all(|line| line["host"] == "x" && line.get("listener").is_none()), "{messages:?}");
     assert!(of("PRIORITY").iter().all(|priority| matches!(priority.as_str(), "4" | "6")));
-    assert_eq!(of("_TRANSPORT"), ["journal"; 5]);
+    assert_eq!(of("_TRANSPORT"), ["journal"; 6]);
+    assert_eq!(of("PORTUNUS_TARGET")[5].len(), 2048);
+    assert_eq!(of("PORTUNUS_USER_AGENT")[5], "\\ud83d\\ude00".repeat(64));
+    assert_eq!(messages[5]["truncated"], serde_json::json!(["target", "user_agent", "fields"]));
 }
 
 /// Lines for tools that read the log of older servers, and `logfmt`, whatever clients send.

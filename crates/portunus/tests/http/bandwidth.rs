@@ -317,7 +317,8 @@ fn a_websocket_that_must_wait_is_not_idle() {
         let expected: Vec<_> = body(2 * KIB).chain(*b"got it").collect();
         assert!(all[begin..] == expected, "{} bytes", all.len() - begin);
     }
-    assert!(before.elapsed() >= least(6, 1, 1), "{:?}", before.elapsed());
+    // A hundredth of a second's worth is the least burst.
+    assert!(before.elapsed() >= least(6, 1, 1) - Duration::from_millis(10), "{:?}", before.elapsed());
     let log = gate.log(3);
     // One that has ended may rest until its client is read from.
     assert!(log.iter().all(|line| line["status"] == 101), "{log:#?}");

@@ -147,6 +147,32 @@ routes: [{ path: /a, upstream: app, policies: per-user }]
     assert_eq!((&line["reason"], &line["user"]), (&"rate_limited".into(), &"u1".into()));
 }
 
+/// Policies for who has a claim, behind the one that verifies the token: on the same route, or before it at the listener.
+#[test]
+fn a_policy_is_asked_about_who_has_a_claim() {
+    let policies = "policies:
+  maybe: { jwt: { verifier: id, allow_missing: true } }
+  free: { when: { claim: { plan: [free, { prefix: trial- }] } }, rate_limit: { rate: 1/h, burst: 1, key: { claim: sub } } }
+  nobody: { when: { claim: { sub: { present: false } } }, deny: [0.0.0.0/0, \"::/0\"] }
+";
+    let route = "routes: [{ path: /a, upstream: app, policies: [maybe, free, nobody] }]\n";
+    let at_host =
+        "hosts: { h.example: { policies: maybe } }\nroutes: [{ path: /a, upstream: app, policies: [free, nobody] }]\n";
+    for places in [route, at_host] {
+        let site = Site::start(&format!("{policies}{places}"));
+        let ask = |claims: &str| site.show("/a", claims, "");
+        assert_eq!([(); 2].map(|()| ask(r#""sub":"u1","plan":"paid""#)), [200, 200]);
+        assert_eq!([(); 2].map(|()| ask(r#""sub":"u1","plan":"free""#)), [200, 429]);
+        assert_eq!([ask(r#""sub":"u2","plan":["x","trial-7"]"#), ask(r#""sub":"u2","plan":["trial-7"]"#)], [200, 429]);
+        // Forged, and without a token: whatever the client says, nobody verified it.
+        let (signed, _) =
+            token(r#""sub":"u3","plan":"paid""#).rsplit_once('.').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+        assert_eq!(site.get("/a", &format!("Authorization: Bearer {signed}.AAAA\r\n")).0, 401);
+        assert_eq!(site.get("/a", "plan: paid\r\nsub: u1\r\n").0, 403);
+        assert_eq!(site.upstream.seen().len(), 4);
+    }
+}
+
 /// The policy that verifies may be another one, if it is asked before.
 #[test]
 fn a_rate_may_count_by_what_an_earlier_policy_has_verified() {

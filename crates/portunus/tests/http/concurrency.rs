@@ -199,7 +199,11 @@ fn a_policy_that_only_logs_lets_pass_and_counts() {
     assert_eq!([(); 2].map(|()| get(&gate, "/now", "192.0.2.1", "").0), [200, 200]);
     held.end();
     assert_eq!(status(&mut first), 200);
-    assert!(gate.log(3).iter().all(|line| line["policy"].is_null()));
+    let log = gate.log(3);
+    assert!(log.iter().all(|line| line["policy"].is_null() && line["reason"].is_null()));
+    // The first one found nobody there.
+    let logged: Vec<_> = log.iter().map(|line| line["would_reject"]["try"].as_str().unwrap_or("")).collect();
+    assert_eq!(logged, ["concurrency_limited", "concurrency_limited", ""]);
     let line = "portunus_policy_decisions_total{policy=\"try\",decision=\"logged\",reason=\"concurrency_limited\"} 2";
     assert!(gate.metrics().contains(line), "{}", gate.metrics());
 }

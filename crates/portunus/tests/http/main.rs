@@ -45,6 +45,8 @@ mod own_responses;
 mod rejections;
 mod streams;
 mod tracing;
+mod unread_bodies;
 mod upstreams;
 mod variables;
+mod versions;
 mod websockets;

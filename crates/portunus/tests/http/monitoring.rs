@@ -98,14 +98,17 @@ fn family(series: &str) -> &str {
     ["_bucket", "_count", "_sum"].iter().find_map(|end| series.strip_suffix(end)).unwrap_or(series)
 }
 
-/// Metrics that have a value only once something happens that this test does not have happen: orders of certificates, key servers, keystores that fail, queues.
-const OF_OTHERS: [&str; 7] = [
+/// Metrics that have a value only once something happens that this test does not have happen: orders of certificates, key servers, keystores that fail, queues, retries without end.
+const OF_OTHERS: [&str; 10] = [
+    "portunus_acme_demands_total",
     "portunus_acme_failing_certificates",
     "portunus_acme_missing_certificates",
+    "portunus_acme_names_on_demand",
     "portunus_connections_rejected_total",
     "portunus_keyless_unavailable",
     "portunus_upstream_overflows_total",
     "portunus_upstream_queue_length",
+    "portunus_upstream_retries_over_budget_total",
     "portunus_policy_decisions_total",
 ];
 

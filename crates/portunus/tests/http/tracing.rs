@@ -328,6 +328,34 @@ fn a_trusted_peers_trace_goes_on_and_decides_what_is_sampled() {
 }
 
 #[test]
+fn buckets_name_a_trace_in_open_metrics_alone() {
+    let (collector, upstream) = (Collector::start(), Upstream::ok());
+    let gate = Gate::start(&yaml(collector.address, &[upstream.address], ""));
+    assert_eq!(ask(&gate, "/cart", ""), 200);
+    let id = gate.log(1).remove(0)["trace_id"].as_str().unwrap().to_owned();
+    let scrape = |accept: &str| {
+        let head = format!("GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: {accept}\r\nConnection: close\r\n\r\n");
+        String::from_utf8(exchange(gate.address("admin"), head.as_bytes())).unwrap()
+    };
+    let open = scrape("application/openmetrics-text; version=1.0.0");
+    let line = open.lines().find(|line| line.contains(&id)).unwrap_or_else(|| panic!("{open}"));
+    assert!(
+        line.starts_with("portunus_request_duration_seconds_bucket{le=\"") && line.contains("route=\"app\"} 1 # {"),
+        "{line}"
+    );
+    let (_, exemplar) = line.split_once(" # ").unwrap();
+    let parts: Vec<&str> = exemplar.split(' ').collect();
+    assert_eq!(parts[0], format!("{{trace_id=\"{id}\"}}"));
+    assert!(
+        parts[1].parse::<f64>().unwrap() > 0.0 && parts[2].parse::<f64>().unwrap() > 1e9 && parts.len() == 3,
+        "{line}"
+    );
+    assert_eq!(open.matches(" # {").count(), 1);
+    let plain = scrape("text/plain");
+    assert!(plain.contains("portunus_request_duration_seconds_bucket") && !plain.contains(" # {"), "{plain}");
+}
+
+#[test]
 fn without_tracing_the_fields_pass_as_they_are() {
     let upstream = Upstream::ok();
     let text = yaml(vacant(), &[upstream.address], "");

@@ -13,7 +13,7 @@ use crate::frames::{
     DATA, END_HEADERS, END_STREAM, Frame, Frames, GOAWAY, HEADERS, Outcome, PING, PROTOCOL_ERROR, RST_STREAM, SETTINGS,
     WINDOW_UPDATE, block, frame, get,
 };
-use crate::harness::{Gate, Reply, Seen, Upstream};
+use crate::harness::{Gate, Reply, Seen, Upstream, connect as connect_to};
 use crate::http2_server::http2_server;
 use crate::trial::{Parts, gate, secure_gate};
 use crate::websocket::{accept, echo, granting};
@@ -461,6 +461,49 @@ fn who_does_not_read_is_not_sent_more_and_stalls_nobody_else() {
         }
     }
     assert!(sent < 64 << 20, "{sent} bytes were taken off a client whose server takes none");
+}
+
+#[test]
+fn a_listener_and_a_route_say_how_long_nothing_may_move() {
+    let upstream = granting(echo);
+    let gate = Gate::start(&format!(
+        "workers: 1
+listeners:
+  - {{ name: short, bind: \"127.0.0.1:0\", limits: {{ tunnel_idle_timeout: 1s }} }}
+  - {{ name: web, bind: \"127.0.0.2:0\" }}
+upstreams: {{ app: {{ servers: [\"{}\"] }} }}
+routes:
+  - {{ path: /ws, upstream: app }}
+  - {{ path: /short, upstream: app, tunnel_idle_timeout: 1s }}
+  - {{ path: /long, upstream: app, tunnel_idle_timeout: 1h }}
+",
+        upstream.address
+    ));
+    let open = |listener: &str, path: &str| {
+        let mut stream = connect_to(gate.address(listener));
+        let key = "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==";
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n{key}\r\n\r\n")
+            .unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        assert!(head.starts_with(b"HTTP/1.1 101 "), "{}", String::from_utf8_lossy(&head));
+        stream
+    };
+    let mut lasting = [open("short", "/long"), open("web", "/ws")];
+    for (listener, path) in [("short", "/ws"), ("web", "/short")] {
+        assert!(!matches!(open(listener, path).read(&mut [0]), Ok(1..)), "{listener} {path} goes on");
+    }
+    assert!(gate.log(2).iter().all(|line| line["reason"] == "tunnel_idle"));
+    for stream in &mut lasting {
+        stream.write_all(b"on").unwrap();
+        let mut echo = [0; 2];
+        stream.read_exact(&mut echo).unwrap();
+        assert_eq!(&echo, b"on");
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ pub mod config;
 pub mod mmdb;
 pub mod question;
 pub mod imports;
+pub mod proof;
 pub mod route;
 pub mod routes_json;
 pub mod sticky;
@@ -18,13 +19,14 @@ pub mod token;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Targets replayed together.
-pub const ALL: [Target; 7] = [
+pub const ALL: [Target; 8] = [
     ("routes_json", routes_json::check),
     ("route", route::check),
     ("token", token::check),
     ("sticky", sticky::check),
     ("access_log", access_log::check),
     ("question", question::check),
+    ("proof", proof::check),
     ("mmdb", mmdb::check),
 ];
 

@@ -177,7 +177,7 @@ fn serves(route: &RouteConfig, method: &Method) -> bool {
 
 fn check_target(forward: &Forward, head: &RequestHead, params: &proxy::route::Params) {
     let mut out = Vec::new();
-    if build_target(forward, &Values::of(head, params), &mut out).is_ok() {
+    if build_target(forward, head, || Values::of(head, params), &mut out).is_ok() {
         assert_is_target(&out);
         if forward.rewrite.is_none() {
             assert_eq!(out, head.target, "decided on one path, forwarded another");

@@ -67,7 +67,7 @@ fn ask_after_pattern(table: &RouteTable, route: &config::RouteConfig) {
                 assert_eq!(out, canonical);
             }
             out.clear();
-            if build_target(forward, &Values::of(&head, &params), &mut out).is_ok() {
+            if build_target(forward, &head, || Values::of(&head, &params), &mut out).is_ok() {
                 super::route::assert_is_target(&out);
             }
         }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "a test may block its thread")]
 
+mod enrolment;
 mod front_door;
 #[path = "../harness/mod.rs"]
 mod harness;

@@ -125,7 +125,9 @@ impl OwnKeyServer {
     pub fn start_as(root: &Path, folder: &Path, arguments: &[&str], unix: bool) -> OwnKeyServer {
         let (mut edges, mut admin) = (None, None);
         let mut local = !unix;
-        let running = Running::start(Command::new(PROGRAM).args(arguments).current_dir(folder), |event| {
+        let mut command = Command::new(PROGRAM);
+        command.args(arguments).current_dir(folder).env("PORTUNUS_CONTROL", folder.join("control.sock"));
+        let running = Running::start(&mut command, |event| {
             let address = member(event, "address").and_then(|address| address.parse().ok());
             match (member(event, "message"), member(event, "listener")) {
                 (Some("admin listening"), _) => admin = address,
@@ -163,10 +165,15 @@ impl OwnKeyServer {
         command
     }
 
-    /// A page of its admin side.
+    /// A page of its admin listener.
     pub fn page(&self, path: &str) -> String {
         let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         String::from_utf8_lossy(&crate::harness::exchange(self.admin, request.as_bytes())).into_owned()
+    }
+
+    /// The keys that it holds, over its admin socket.
+    pub fn keys(&self) -> String {
+        crate::harness::ask_socket(&self.root.join("key-server/control.sock"), "GET /keys", "")
     }
 
     /// Lines of its audit log, once there are `count`.

@@ -9,6 +9,7 @@ mod connections;
 mod failures;
 #[path = "../harness/mod.rs"]
 mod harness;
+mod http3;
 mod interop;
 mod key_server;
 mod key_types;

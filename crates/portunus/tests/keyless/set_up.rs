@@ -73,8 +73,8 @@ fn adapted(text: String, changes: &[(&str, &str)]) -> String {
 fn the_examples_serve_with_the_files_that_init_makes() {
     let dir = tempfile::tempdir().unwrap();
     let made = init(dir.path(), &["--server-name", "keys.internal"]);
-    // The example has a set for old sites, too.
-    std::fs::create_dir(made.join("key-server/old-keys")).unwrap();
+    // The example has sets for old sites and for keys that are made, too.
+    ["old-keys", "ordered"].iter().for_each(|set| std::fs::create_dir(made.join("key-server").join(set)).unwrap());
     std::fs::copy(made.join("edge/client.key"), made.join("key-server/old-keys/old.key")).unwrap();
     let free = [("\":2407\"", "\"127.0.0.1:0\""), ("127.0.0.1:9902", "127.0.0.2:0")];
     let text = adapted(example("key-server.yaml"), &free);

@@ -69,9 +69,15 @@ impl Program {
         match self {
             Program::Nginx => {
                 let at = dir.display();
+                // What stands behind this mark is `stream`, a dynamic module of Debian's.
+                let (http, stream) = text.split_once("@stream@").unwrap_or((text, ""));
+                let (load, stream) = match stream.is_empty() {
+                    true => ("", String::new()),
+                    false => (STREAM_MODULE, format!("stream {{\n{stream}\n}}\n")),
+                };
                 format!(
-                    "daemon off; master_process off; pid {at}/nginx.pid; error_log {at}/nginx.log;\nevents {{}}\nhttp {{\naccess_log off; client_body_temp_path {at}/t1; \
-                     proxy_temp_path {at}/t2; fastcgi_temp_path {at}/t3; uwsgi_temp_path {at}/t4; scgi_temp_path {at}/t5;\n{text}\n}}\n"
+                    "{load} daemon off; master_process off; pid {at}/nginx.pid; error_log {at}/nginx.log;\nevents {{}}\nhttp {{\naccess_log off; client_body_temp_path {at}/t1; \
+                     proxy_temp_path {at}/t2; fastcgi_temp_path {at}/t3; uwsgi_temp_path {at}/t4; scgi_temp_path {at}/t5;\n{http}\n}}\n{stream}"
                 )
             }
             Program::Haproxy => text.to_owned(),
@@ -87,6 +93,9 @@ impl Program {
         command
     }
 }
+
+/// Debian's package `libnginx-mod-stream`.
+const STREAM_MODULE: &str = "load_module /usr/lib/nginx/modules/ngx_stream_module.so;";
 
 /// A request for a path of a host.
 pub fn get(host: &str, path: &str) -> String {
@@ -107,6 +116,17 @@ impl Beside {
 
     /// The same, in a folder that holds further files.
     pub fn start_in(program: &Program, text: &str, listeners: &[&str], dir: TempDir) -> Beside {
+        Beside::start_given(program, text, listeners, dir, &[])
+    }
+
+    /// The same, where the import is given options.
+    pub fn start_given(
+        program: &Program,
+        text: &str,
+        listeners: &[&str],
+        dir: TempDir,
+        options: &[&std::ffi::OsStr],
+    ) -> Beside {
         let label = |name: char| {
             Upstream::start(move |seen: &Seen| {
                 let status = seen.line().split_once("status=").map_or("200 OK", |(_, rest)| &rest[..3]);
@@ -149,7 +169,7 @@ impl Beside {
                 std::net::TcpStream::connect(address).is_ok()
             });
         }
-        let printed = import(program.name(), &files[1]);
+        let printed = import_with(program.name(), options, &files[1]);
         let ours = Some(serve(&printed, dir.path(), listeners.len()));
         let secure = listeners.iter().filter(|name| name.ends_with('s')).map(|name| (*name).to_owned()).collect();
         Beside { _theirs: theirs, ours, upstreams, addresses, secure, dir, printed }
@@ -218,6 +238,11 @@ impl Beside {
         self.compare(&requests.iter().map(|request| ("web", request.as_str())).collect::<Vec<_>>());
     }
 
+    /// The folder with the certificates.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
     /// Where theirs and ours listen.
     pub fn addresses(&self, listener: &str) -> [SocketAddr; 2] {
         [0, 1].map(|at| self.addresses[at][listener])
@@ -239,7 +264,11 @@ impl Drop for Beside {
 
 /// What `portunus import` prints for a file.
 pub fn import(program: &str, file: &Path) -> Output {
-    Command::new(PORTUNUS).args(["import", program]).arg(file).stdin(Stdio::null()).output().unwrap()
+    import_with(program, &[], file)
+}
+
+fn import_with(program: &str, options: &[&std::ffi::OsStr], file: &Path) -> Output {
+    Command::new(PORTUNUS).args(["import", program]).args(options).arg(file).stdin(Stdio::null()).output().unwrap()
 }
 
 /// Serves what was imported, once `check` has accepted it.

@@ -334,6 +334,121 @@ fn what_cannot_be_carried_is_closed() {
     }
 }
 
+/// What is a file natively is written where `--files` says: users, whose passwords are hashed, and pages.
+#[test]
+fn users_and_pages_become_files() {
+    let dir = crate::harness::certificates(&[("a.test", false), ("b.test", false)]);
+    std::fs::create_dir(dir.path().join("errors")).unwrap();
+    let page = |name: &str, head: &str, body: &str| {
+        let text = format!("{head}\r\nCache-Control: no-cache\r\nContent-Type: text/html\r\n\r\n{body}");
+        std::fs::write(dir.path().join("errors").join(name), text).unwrap();
+        format!("@dir@/errors/{name}")
+    };
+    let down = page("503.http", "HTTP/1.0 503 Service Unavailable", "<h1>ours is down</h1>");
+    let strange = page("403.http", "HTTP/1.0 200 OK", "<h1>never</h1>");
+    let files = dir.path().join("written");
+    let text = format!(
+        "{DEFAULTS}
+        userlist staff
+            group admins users ann
+            group readers
+            user ann insecure-password se:cret
+            user bob insecure-password other groups readers
+        userlist weak
+            user eve password $5$abcdefgh$x
+        frontend www
+            bind @web@
+            errorfile 503 {down}
+            errorfile 403 {strange}
+            acl signed http_auth(staff)
+            acl is_admin http_auth_group(staff) admins
+            http-request auth realm Staff if {{ path_beg /staff/ }} !signed
+            http-request auth realm Admins if {{ path_beg /admins/ }} !is_admin
+            http-request auth if {{ path_beg /weak/ }} !{{ http_auth(weak) }}
+            use_backend away if {{ path_beg /away/ }}
+            default_backend app
+        backend app
+            server one @A@
+        backend away
+            server one 127.0.0.1:1\n"
+    );
+    let options = ["--files".as_ref(), files.as_os_str()];
+    let both = Beside::start_given(&Program::Haproxy, &text, &["web"], dir, &options);
+    let basic = |user: &str| match user {
+        "" => String::new(),
+        user => format!("\nAuthorization: Basic {user}"),
+    };
+    // ann:se:cret, bob:other, ann:wrong
+    for user in ["", "YW5uOnNlOmNyZXQ=", "Ym9iOm90aGVy", "YW5uOndyb25n"] {
+        for path in ["/staff/x", "/admins/x", "/x"] {
+            let request = format!("GET {path} HTTP/1.1\nHost: a.test{}", basic(user));
+            both.compare(&[("web", request.as_str())]);
+        }
+    }
+    let left = both.left_out();
+    assert!(left.iter().any(|line| line.contains("the password of `eve` is no bcrypt hash")), "{left:#?}");
+    assert!(left.iter().any(|line| line.contains("errorfile 403") && line.contains("another status")), "{left:#?}");
+    assert_eq!(left.len(), 2, "{left:#?}");
+    let [_, closed] = both.ask("web", &get("a.test", "/weak/x"));
+    assert_eq!(closed.status, 403);
+    for address in both.addresses("web") {
+        let mut stream = connect(address);
+        let request = b"GET /away/x HTTP/1.1\r\nHost: a.test\r\nAccept: text/html\r\nConnection: close\r\n\r\n";
+        stream.write_all(request).unwrap();
+        let response = crate::harness::read_to_end(&mut stream);
+        assert!(response.ends_with(b"<h1>ours is down</h1>"), "{address}: {}", String::from_utf8_lossy(&response));
+    }
+    let written = std::fs::read_to_string(files.join("staff.users")).unwrap();
+    assert!(written.starts_with("ann:$2") && written.lines().count() == 2 && !written.contains("cret"), "{written}");
+    assert_eq!(std::fs::read_to_string(files.join("staff-admins.users")).unwrap().lines().count(), 1);
+    let mode =
+        std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(files.join("staff.users")).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+/// Rates of connections, and how many there are at once, in TCP mode.
+#[test]
+fn connections_are_limited_as_there() {
+    let both = beside(
+        "frontend db
+            mode tcp
+            bind @web@
+            stick-table type ip size 100k expire 30s store conn_rate(1h),conn_cur
+            tcp-request connection track-sc0 src
+            tcp-request connection reject if { sc_conn_rate(0) gt 4 }
+            default_backend app
+        frontend few
+            mode tcp
+            bind @few@
+            stick-table type ip size 100k expire 30s store conn_cur
+            tcp-request connection track-sc0 src
+            tcp-request connection reject if { sc_conn_cur(0) gt 2 }
+            default_backend app
+        backend app
+            mode tcp
+            server one @A@",
+        &["web", "few"],
+    );
+    assert_eq!(both.left_out(), Vec::<String>::new(), "{}", both.yaml());
+    assert_holds(&both.yaml(), &["rate_limit: { rate: 4/h, burst: 4 }", "concurrency_limit: { max_in_flight: 2 }"]);
+    // Both have been connected to once, to see whether they are there: theirs counts that.
+    let passes = |address: std::net::SocketAddr| {
+        let mut stream = connect(address);
+        let _ = stream.write_all(b"GET /x HTTP/1.1\r\nHost: a.test\r\n\r\n");
+        let mut byte = [0; 1];
+        (std::io::Read::read(&mut stream, &mut byte).unwrap_or(0) == 1).then_some(stream)
+    };
+    let [theirs, ours] = both.addresses("web").map(|address| (0..6).filter(|_| passes(address).is_some()).count());
+    assert!((3..=4).contains(&theirs) && ours == 4, "{theirs} {ours}");
+    for address in both.addresses("few") {
+        let held: Vec<_> = (0..2).map(|_| passes(address)).collect();
+        assert!(held.iter().all(Option::is_some), "{address}");
+        assert!(passes(address).is_none(), "{address}");
+        drop(held);
+        crate::harness::wait_until("a place", || passes(address).is_some());
+    }
+}
+
 /// The file that Debian's package has, with a frontend behind it as its users write one.
 #[test]
 fn the_file_of_the_package() {
@@ -402,7 +517,7 @@ fn tunnels() {
             default_backend b
         frontend odd
             bind :8444
-            use_backend a if { src 10.0.0.0/8 }
+            use_backend a if { req.payload(0,1) x }
             default_backend b
         backend a
             server one 10.0.0.1:443 send-proxy-v2
@@ -413,7 +528,7 @@ fn tunnels() {
     assert_holds(
         &yaml,
         &[
-            "rules: [{ server_name: [a.test, \"*.b.test\"], upstream: a }]",
+            "rules: [{ server_name: [\"*.b.test\", a.test], upstream: a }]",
             "idle_timeout: 1m",
             "send_proxy: v2",
             "balance: { hash: client }",
@@ -424,7 +539,91 @@ fn tunnels() {
     );
     assert_eq!(
         left,
-        ["14: use_backend a if { src 10.0.0.0/8 }: upstreams are chosen by server name alone; nobody passes"]
+        ["14: use_backend a if { req.payload(0,1) x }: `req.payload(0,1)` is not understood; nobody passes"]
+    );
+}
+
+/// Bytes are forwarded by the client's address, as there: in the order of the rules, whatever networks lie in which others.
+#[test]
+fn tunnels_by_client() {
+    let both = beside(
+        "frontend db
+            mode tcp
+            bind @web@
+            acl office src 127.0.1.0/24 127.0.2.0/24
+            acl branch src 127.0.1.128/25
+            use_backend b if office !branch
+            use_backend c unless { src 127.0.0.0/16 }
+            default_backend a
+        frontend closed
+            mode tcp
+            bind @few@
+            acl office src 127.0.1.0/24
+            use_backend b if office
+        backend a
+            mode tcp
+            server one @A@
+        backend b
+            mode tcp
+            server one @B@
+        backend c
+            mode tcp
+            server one @C@",
+        &["web", "few"],
+    );
+    assert_eq!(both.left_out(), Vec::<String>::new(), "{}", both.yaml());
+    let reached = |source: &str, address| {
+        let mut stream = crate::harness::connect_from(source, address);
+        let _ = stream.write_all(b"GET /x HTTP/1.1\r\nHost: a.test\r\n\r\n");
+        let mut got = Vec::new();
+        let mut byte = [0; 1];
+        while !got.ends_with(b"upstream ") && std::io::Read::read(&mut stream, &mut byte).unwrap_or(0) == 1 {
+            got.push(byte[0]);
+        }
+        let named = std::io::Read::read(&mut stream, &mut byte).unwrap_or(0) == 1;
+        if named { char::from(byte[0]) } else { '-' }
+    };
+    for (source, name, expected) in [
+        ("127.0.0.1", "web", 'A'),
+        ("127.0.1.5", "web", 'B'),
+        ("127.0.1.200", "web", 'A'),
+        ("127.0.2.200", "web", 'B'),
+        ("127.9.9.9", "web", 'C'),
+        ("127.0.1.5", "few", 'B'),
+        ("127.0.0.1", "few", '-'),
+    ] {
+        let found = both.addresses(name).map(|address| reached(source, address));
+        assert_eq!(found, [expected; 2], "{source} at {name}\n{}", both.yaml());
+    }
+}
+
+/// By the order of the rules also where a name and an address both fit; ours asks for the name first.
+#[test]
+fn tunnels_by_client_and_name() {
+    let (yaml, left) = imported(
+        "defaults
+            mode tcp
+            timeout client 1m
+        frontend tls
+            bind :8443
+            tcp-request inspect-delay 5s
+            use_backend a if { src 10.0.0.0/8 }
+            use_backend b if { req.ssl_sni b.test }
+            use_backend a if { req.ssl_sni c.test } { src 192.0.2.0/24 }
+        backend a
+            server one 10.0.0.1:443
+        backend b
+            server one 10.0.0.2:443",
+    );
+    assert_eq!(left, Vec::<String>::new());
+    assert_holds(
+        &yaml,
+        &[
+            "{ client: \"10.0.0.0/8\", upstream: a }",
+            "{ server_name: b.test, upstream: b }",
+            "{ server_name: b.test, client: \"10.0.0.0/8\", upstream: a }",
+            "{ server_name: c.test, client: \"192.0.2.0/24\", upstream: a }",
+        ],
     );
 }
 
@@ -487,6 +686,28 @@ fn backends() {
     for reason in reasons {
         assert!(left.iter().any(|line| line.contains(reason)), "{reason}: {left:#?}");
     }
+}
+
+/// Each URL has its server, as caches want it.
+#[test]
+fn urls_that_decide_on_the_server() {
+    let backend = |balance: &str| {
+        imported(&format!(
+            "defaults\n mode http\nfrontend www\n bind :8080\n default_backend app\nbackend app\n balance {balance}\n server one 10.0.0.1:80\n server two 10.0.0.2:80"
+        ))
+    };
+    for (balance, expected) in [
+        ("uri", "hash: path"),
+        ("uri whole", "hash: target"),
+        ("hash path", "hash: path"),
+        ("hash pathq", "hash: target"),
+    ] {
+        let (yaml, left) = backend(balance);
+        assert!(yaml.contains(&format!("balance: {{ {expected} }}")), "{balance}: {yaml}");
+        assert_eq!(left, Vec::<String>::new());
+    }
+    let (yaml, left) = backend("uri depth 2");
+    assert!(!yaml.contains("hash:") && left[0].contains("balance uri depth 2: nothing here chooses so"), "{left:?}");
 }
 
 #[test]

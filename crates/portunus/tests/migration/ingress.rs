@@ -1,15 +1,21 @@
 //! Ingress objects as configurations, and what clients get of them.
 
-use std::process::Command;
+use std::io::Write as _;
+use std::process::{Command, Output};
 
-use crate::harness::PORTUNUS;
+use crate::harness::{PORTUNUS, Reply, Upstream, ask_on, certificates, connect, path, read_response, vacant};
+use crate::secure::Secure;
+
+/// What the command prints for manifests.
+fn printed(text: &str) -> Output {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("all.yaml"), text).unwrap();
+    Command::new(PORTUNUS).args(["import", "ingress", "all.yaml"]).current_dir(dir.path()).output().unwrap()
+}
 
 /// What is made of manifests, and what is left out.
 fn imported(text: &str) -> (String, Vec<String>, Option<i32>) {
-    let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("all.yaml"), text).unwrap();
-    let printed =
-        Command::new(PORTUNUS).args(["import", "ingress", "all.yaml"]).current_dir(dir.path()).output().unwrap();
+    let printed = printed(text);
     let errors = String::from_utf8(printed.stderr).unwrap();
     let left = errors.lines().map(|line| line.trim_start_matches("portunus: ").to_owned()).collect();
     (String::from_utf8(printed.stdout).unwrap(), left, printed.status.code())
@@ -149,4 +155,73 @@ fn what_is_no_manifest_is_rejected() {
         let (yaml, errors, status) = imported(text);
         assert!(yaml.is_empty() && status == Some(2) && errors.concat().contains(expected), "{text}: {errors:?}");
     }
+}
+
+/// What is made of manifests is served, with the addresses of servers in place of the names that a cluster resolves, ports that are free in place of 80 and
+/// 443, and a folder of the test for the secrets.
+#[test]
+fn what_is_made_is_served() {
+    let named = |name: &'static str| {
+        Upstream::start(move |seen| {
+            let body = format!("{name} {}", seen.line().split(' ').nth(1).unwrap());
+            Reply::Keep(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes())
+        })
+    };
+    let [shop, api, rewritten] = ["shop", "api", "rewritten"].map(named);
+    let dir = certificates(&[("shop.example.com", false)]);
+    let more = annotation("rewrite-target", "/$2");
+    let manifests = format!(
+        "{SHOP}---\napiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata:\n  name: b\n  annotations:\n{more}\nspec:\n  rules:\n    - host: b.test\n      http:\n        paths:\n          \
+         - {{ path: \"/part(/|$)(.*)\", pathType: ImplementationSpecific, backend: {{ service: {{ name: b, port: {{ number: 80 }} }} }} }}\n"
+    );
+    let (plain, secure) = (vacant(), vacant());
+    let mut output = printed(&manifests);
+    let mut yaml = String::from_utf8(output.stdout).unwrap();
+    for (from, to) in [
+        ("bind: \":80\"", format!("bind: \"{plain}\"")),
+        ("bind: \":443\"", format!("bind: \"{secure}\"")),
+        ("shop.web.svc:8080", shop.address.to_string()),
+        ("api.web.svc:80", api.address.to_string()),
+        ("b.default.svc:80", rewritten.address.to_string()),
+        ("/etc/portunus/keys", path(&dir, "certs")),
+    ] {
+        assert_eq!(yaml.matches(from).count(), if from.starts_with('/') { 2 } else { 1 }, "{from}\n{yaml}");
+        yaml = yaml.replace(from, &to);
+    }
+    output.stdout = yaml.into_bytes();
+    let _gate = crate::beside::serve(&output, dir.path(), 2);
+    let ask = |host: &str, path: &str| ask_on(plain, &format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+    let said = |(head, body): (String, Vec<u8>)| (head[9..12].to_owned(), String::from_utf8(body).unwrap());
+    // The host with TLS is sent there.
+    let (head, _) = ask("shop.example.com", "/a?b");
+    assert!(head.starts_with("HTTP/1.1 308 ") && head.contains("https://shop.example.com/a?b"), "{head}");
+    for (host, path, expected) in [
+        ("x.example.org", "/any", "api /any"),
+        ("b.test", "/part/deep?x=1", "rewritten /deep?x=1"),
+        ("b.test", "/part", "rewritten /"),
+    ] {
+        assert_eq!(said(ask(host, path)), ("200".to_owned(), expected.to_owned()), "{host}{path}");
+    }
+    for (host, path) in [("b.test", "/other"), ("example.org", "/"), ("nobody.test", "/")] {
+        assert_eq!(said(ask(host, path)).0, "404", "{host}{path}");
+    }
+    for (path, expected) in [
+        ("/", "shop /"),
+        ("/api/v1", "api /api/v1"),
+        ("/apis", "shop /apis"),
+        ("/ping", "api /ping"),
+        ("/ping/", "shop /ping/"),
+    ] {
+        let mut client = Secure::over(connect(secure), dir.path(), "shop.example.com", "http/1.1");
+        write!(client, "GET {path} HTTP/1.1\r\nHost: shop.example.com\r\n\r\n").unwrap();
+        assert_eq!(said(read_response(&mut client)), ("200".to_owned(), expected.to_owned()), "{path}");
+    }
+    // Fifty may come at once, ten a second after that; beyond `proxy-body-size` nothing is taken.
+    let statuses: Vec<String> = (0..80).map(|_| said(ask("x.example.org", "/")).0).collect();
+    assert!(
+        statuses[..40].iter().all(|status| status == "200") && statuses.iter().any(|status| status == "429"),
+        "{statuses:?}"
+    );
+    let large = ask_on(plain, "POST / HTTP/1.1\r\nHost: b.test\r\nContent-Length: 9000000\r\n\r\n");
+    assert!(large.0.starts_with("HTTP/1.1 4"), "{}", large.0);
 }

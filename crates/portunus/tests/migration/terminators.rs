@@ -24,7 +24,7 @@ impl Drop for Peer {
 }
 
 /// A server that takes one connection after the other: what it got up to the end of a request's head, of which it is told.
-fn server() -> (SocketAddr, std::sync::mpsc::Receiver<String>) {
+pub fn server() -> (SocketAddr, std::sync::mpsc::Receiver<Vec<u8>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let (tell, told) = std::sync::mpsc::channel();
@@ -37,7 +37,7 @@ fn server() -> (SocketAddr, std::sync::mpsc::Receiver<String>) {
                 got.push(byte[0]);
             }
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
-            if !got.is_empty() && tell.send(String::from_utf8_lossy(&got).into_owned()).is_err() {
+            if !got.is_empty() && tell.send(got).is_err() {
                 return;
             }
         }
@@ -58,10 +58,30 @@ fn filled(text: &str, listen: SocketAddr, server: SocketAddr, dir: &TempDir) -> 
 fn beside(program: &str, text: &str, name: &str) -> [String; 2] {
     let dir = certificates(&[("a.test", false), ("b.test", false)]);
     let (server, told) = server();
+    through(program, &dir, |listen| filled(text, listen, server, &dir), &|address| {
+        let mut client = Secure::connect(address, dir.path(), name, "http/1.1");
+        let local = client.socket().local_addr().unwrap().port().to_string();
+        client.write_all(b"GET / HTTP/1.1\r\nend\n").unwrap();
+        assert_eq!(read_response(&mut client).1, b"ok");
+        let got = told.recv_timeout(std::time::Duration::from_secs(20)).unwrap();
+        String::from_utf8_lossy(&got)
+            .replace(&local, "PORT")
+            .replace(&address.ip().to_string(), "HERE")
+            .replace(&address.port().to_string(), "LISTEN")
+    })
+}
+
+/// What a client finds at the other program, and at ours.
+pub fn through<T>(
+    program: &str,
+    dir: &TempDir,
+    text: impl Fn(SocketAddr) -> String,
+    client: &dyn Fn(SocketAddr) -> T,
+) -> [T; 2] {
     let listens = [vacant(), vacant()];
     let files = [0, 1].map(|at| {
         let file = dir.path().join(format!("{program}-{at}.conf"));
-        std::fs::write(&file, filled(text, listens[at], server, &dir)).unwrap();
+        std::fs::write(&file, text(listens[at])).unwrap();
         file
     });
     let log = dir.path().join("log");
@@ -90,16 +110,7 @@ fn beside(program: &str, text: &str, name: &str) -> [String; 2] {
     });
     let printed = crate::beside::import(program, &files[1]);
     let ours = serve(&printed, dir.path(), 1);
-    let got = listens.map(|address| {
-        let mut client = Secure::connect(address, dir.path(), name, "http/1.1");
-        let local = client.socket().local_addr().unwrap().port().to_string();
-        client.write_all(b"GET / HTTP/1.1\r\nend\n").unwrap();
-        assert_eq!(read_response(&mut client).1, b"ok");
-        let got = told.recv_timeout(std::time::Duration::from_secs(20)).unwrap();
-        got.replace(&local, "PORT")
-            .replace(&address.ip().to_string(), "HERE")
-            .replace(&address.port().to_string(), "LISTEN")
-    });
+    let got = listens.map(client);
     drop(ours);
     got
 }

@@ -1,9 +1,11 @@
 //! TLS that is passed by unopened, chosen by server name and ALPN, beside TLS that is opened on the same listener.
 
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::process::Command;
+use std::sync::mpsc::Receiver;
 
-use crate::harness::{Gate, Upstream, connect, exchange, read_response, read_to_end};
+use crate::harness::{Gate, Upstream, connect, connect_from, exchange, read_response, read_to_end};
 use crate::secure::Secure;
 use crate::site::{Duplex, folder, next, read_all, tcp_upstream, yaml};
 
@@ -140,4 +142,87 @@ fn names_without_a_tunnel_and_strangers_are_rejected_after_the_handshake() {
     let mut near = connect(gate.address("names"));
     near.write_all(GET).unwrap();
     read_to_end(&mut near);
+}
+
+/// Listeners whose tunnels lead clients of 127.0.1.0/24 to an office, one of them to a branch, and others to the rest; and where these are.
+fn by_client() -> (Gate, [Receiver<TcpStream>; 3]) {
+    let [(office, at_office), (branch, at_branch), (rest, at_rest)] = [(); 3].map(|()| tcp_upstream());
+    let rules = "rules: [ { client: 127.0.1.0/24, upstream: office }, { client: [127.0.1.7, 192.0.2.0/24], upstream: branch } ]";
+    let listeners = format!(
+        "  - {{ name: plain, bind: \"127.0.0.1:0\", tunnel: {{ upstream: rest, {rules} }} }}
+  - {{ name: closed, bind: \"127.0.0.2:0\", tunnel: {{ {rules} }} }}
+  - {{ name: behind, bind: \"127.0.0.3:0\", proxy_protocol: {{ trust: 127.0.0.1 }}, tunnel: {{ upstream: rest, {rules} }} }}
+  - name: tls
+    bind: \"127.0.0.4:0\"
+    tls: {{ keystore: main }}
+    tunnel: {{ upstream: rest, rules: [ {{ server_name: a.test, client: 127.0.1.0/24, upstream: office }}, {{ client: 127.0.1.0/24, upstream: branch }} ] }}
+  - name: mixed
+    bind: \"127.0.0.5:0\"
+    tunnel: {{ rules: [ {{ server_name: a.test, upstream: office }}, {{ client: 127.0.1.0/24, upstream: branch }} ] }}"
+    );
+    let upstreams = format!(
+        "  office: {{ servers: [\"{office}\"] }}\n  branch: {{ servers: [\"{branch}\"] }}\n  rest: {{ servers: [\"{rest}\"] }}"
+    );
+    (Gate::start_in(folder(), &yaml(&listeners, &upstreams, "")), [at_office, at_branch, at_rest])
+}
+
+/// The address that counts is that of the connection, or of the PROXY header.
+#[test]
+fn clients_lead_to_their_upstreams() {
+    let (gate, [at_office, at_branch, at_rest]) = by_client();
+    for (listener, source, connections) in [
+        ("plain", "127.0.1.1", &at_office),
+        ("plain", "127.0.1.7", &at_branch),
+        ("plain", "127.0.0.9", &at_rest),
+        ("closed", "127.0.1.1", &at_office),
+    ] {
+        // Bytes of any kind.
+        let mut near = connect_from(source, gate.address(listener));
+        near.write_all(b"EHLO").unwrap();
+        near.end();
+        assert_eq!(read_all(&mut next(connections)), b"EHLO", "{listener} {source}");
+    }
+    assert_eq!(read_to_end(&mut connect_from("127.0.0.9", gate.address("closed"))), b"");
+    assert_eq!(gate.log(5)[4]["reason"], "no_tunnel_for_name");
+
+    // The address of the connection is that of the balancer.
+    for (client, connections) in [("192.0.2.9", &at_branch), ("127.0.1.3", &at_office), ("198.51.100.1", &at_rest)] {
+        let mut near = connect_from("127.0.0.1", gate.address("behind"));
+        near.write_all(format!("PROXY TCP4 {client} 192.0.2.1 1025 25\r\nEHLO").as_bytes()).unwrap();
+        near.end();
+        assert_eq!(read_all(&mut next(connections)), b"EHLO", "{client}");
+    }
+    let mut forged = connect_from("127.0.1.7", gate.address("behind"));
+    let _ = forged.write_all(b"PROXY TCP4 127.0.1.3 192.0.2.1 1025 25\r\nEHLO");
+    assert_eq!(read_to_end(&mut forged), b"", "a header of whom nobody trusts");
+
+    for (source, name, connections) in
+        [("127.0.1.1", "a.test", &at_office), ("127.0.1.1", "b.test", &at_branch), ("127.0.0.9", "a.test", &at_rest)]
+    {
+        let stream = connect_from(source, gate.address("tls"));
+        let mut near = Secure::over(stream, gate.dir.path(), name, "any");
+        near.write_all(b"EHLO").unwrap();
+        near.end();
+        assert_eq!(read_all(&mut next(connections)), b"EHLO", "{source} {name}");
+    }
+    // Where names decide, too, all of them begin with a ClientHello.
+    for (source, hello, expected) in [
+        ("127.0.1.1", client_hello("c.test", "h2"), Some(&at_branch)),
+        ("127.0.1.1", client_hello("a.test", "h2"), Some(&at_office)),
+        ("127.0.0.9", client_hello("c.test", "h2"), None),
+        ("127.0.1.1", b"EHLO nobody.example\r\n".to_vec(), None),
+    ] {
+        let mut near = connect_from(source, gate.address("mixed"));
+        let _ = near.write_all(&hello);
+        match expected {
+            Some(connections) => {
+                near.end();
+                assert_eq!(read_all(&mut next(connections)), hello, "{source}");
+            }
+            None => assert!(read_to_end(&mut near).len() <= 7, "{source}: an alert at most"),
+        }
+    }
+    for connections in [at_office, at_branch, at_rest] {
+        assert!(connections.try_recv().is_err(), "nothing else goes upstream");
+    }
 }

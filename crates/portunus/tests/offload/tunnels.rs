@@ -252,21 +252,28 @@ fn deadlines_end_a_tunnel_and_say_so() {
     let (tcp, connections) = tcp_upstream();
     let listeners = "  - { name: idle, bind: \"127.0.0.1:0\", tunnel: { upstream: tcp, idle_timeout: 1s } }
   - { name: life, bind: \"127.0.0.2:0\", tunnel: { upstream: tcp, max_lifetime: 1s } }
-  - { name: shake, bind: \"127.0.0.3:0\", tls: { keystore: main }, tunnel: { upstream: tcp } }";
+  - { name: shake, bind: \"127.0.0.3:0\", tls: { keystore: main }, tunnel: { upstream: tcp } }
+  - { name: own, bind: \"127.0.0.4:0\", tls: { keystore: main }, tunnel: { upstream: tcp }, limits: { tunnel_idle_timeout: 1s, handshake_timeout: 200ms } }";
     let upstreams = format!("  tcp: {{ servers: [\"{tcp}\"] }}");
     let gate = Gate::start_in(folder(), &yaml(listeners, &upstreams, "limits: { handshake_timeout: 300ms }"));
     let mut idle = connect(gate.address("idle"));
     let _far = next(&connections);
     assert!(idle.read(&mut [0; 1]).is_err(), "reset");
+    let mut own = Secure::connect(gate.address("own"), gate.dir.path(), "a.test", "any");
+    let _far = next(&connections);
+    assert!(own.read(&mut [0; 1]).is_err(), "reset");
     let mut life = connect(gate.address("life"));
     let mut far = next(&connections);
     // It is never idle, and ends all the same.
     wait_until("the end of its life", || life.write_all(b"x").is_err() || far.write_all(b"x").is_err());
-    let mut shake = connect(gate.address("shake"));
-    shake.write_all(b"\x16\x03\x01").unwrap();
-    assert_eq!(shake.read(&mut [0; 1]).unwrap_or(0), 0);
-    let reasons: Vec<_> = gate.log(3).iter().map(|line| line["reason"].as_str().unwrap().to_owned()).collect();
-    assert_eq!(reasons, ["tunnel_idle", "tunnel_lifetime", "tls_handshake_timeout"]);
+    for listener in ["shake", "own"] {
+        let mut shake = connect(gate.address(listener));
+        shake.write_all(b"\x16\x03\x01").unwrap();
+        assert_eq!(shake.read(&mut [0; 1]).unwrap_or(0), 0);
+    }
+    let reasons: Vec<_> = gate.log(5).iter().map(|line| line["reason"].as_str().unwrap().to_owned()).collect();
+    let expected = ["tunnel_idle", "tunnel_idle", "tunnel_lifetime", "tls_handshake_timeout", "tls_handshake_timeout"];
+    assert_eq!(reasons, expected);
 }
 
 #[test]

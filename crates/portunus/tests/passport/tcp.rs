@@ -381,6 +381,67 @@ for source, to in [("203.0.113.7", ("198.51.100.10", 2500)), ("2001:db8::7", ("2
     client(&site, program);
 }
 
+/// Another program that connects from the client's address, at port 2501, and at 2502 what its import does instead: the server sees the same clients.
+fn beside_its_import(program: &str, before: &[&str], text: impl Fn(u16) -> String) {
+    let mut site = Site::new();
+    let edge = site.edge.clone();
+    ["127.0.0.1", "::1"].iter().for_each(|address| _ = site.python(&edge, &tcp_echo(address, 2525)));
+    let [theirs, ours] = [2501, 2502].map(|port| {
+        let file = site.dir.path().join(format!("{port}.conf"));
+        std::fs::write(&file, text(port).replace("@dir@", site.dir.path().to_str().unwrap())).unwrap();
+        file.to_str().unwrap().to_owned()
+    });
+    assert!(site.routing(&["setup"]).0);
+    let words = [&[program], before, &[theirs.as_str()]].concat();
+    let peer = within(&site.edge, &words).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").spawn().unwrap();
+    site.keep(peer);
+    let imported = run(&[env!("CARGO_BIN_EXE_portunus"), "import", program, &ours]);
+    assert!(imported.contains("transparent: true"), "{imported}");
+    let running = site.portunus_as_it_is(&imported).listens("198.51.100.1:2502").listens("[2001:db8:1::1]:2502");
+    client(
+        &site,
+        r#"
+for port in (2501, 2502):
+    for source, to in [("203.0.113.7", ("198.51.100.1", port)), ("2001:db8::7", ("2001:db8:1::1", port))]:
+        for attempt in range(600):
+            try:
+                s = tcp(to, (source, 0))
+                break
+            except ConnectionRefusedError:
+                time.sleep(0.05)
+        seen = line(s).decode().split()
+        assert seen[0] == source, (port, seen)
+        # Over IPv6 the other one was asked for the address alone; ours keeps the client's port, unless that is taken.
+        assert port == 2501 and ":" in source or int(seen[1]) == s.getsockname()[1], (port, seen)
+        s.sendall(b"through")
+        assert s.recv(10) == b"through"
+"#,
+    );
+    running.log(2);
+}
+
+#[test]
+fn haproxys_usesrc_and_its_import_show_the_same_clients() {
+    beside_its_import("haproxy", &["-db", "-f"], |port| {
+        format!(
+            "defaults\n  mode tcp\n  timeout connect 5s\n  timeout client 20s\n  timeout server 20s\nfrontend f4\n  bind 198.51.100.1:{port}\n  \
+             default_backend b4\nbackend b4\n  source 0.0.0.0 usesrc client\n  server s 127.0.0.1:2525\n\
+             frontend f6\n  bind [2001:db8:1::1]:{port}\n  default_backend b6\nbackend b6\n  server s [::1]:2525 source 0.0.0.0 usesrc clientip\n"
+        )
+    });
+}
+
+#[test]
+fn nginxs_proxy_bind_and_its_import_show_the_same_clients() {
+    beside_its_import("nginx", &["-c"], |port| {
+        format!(
+            "load_module /usr/lib/nginx/modules/ngx_stream_module.so;\ndaemon off; master_process off; pid @dir@/pid; error_log stderr;\nevents {{}}\nstream {{\n\
+             server {{ listen 198.51.100.1:{port}; proxy_bind $remote_addr:$remote_port transparent; proxy_pass 127.0.0.1:2525; }}\n\
+             server {{ listen [2001:db8:1::1]:{port}; proxy_bind $remote_addr transparent; proxy_pass [::1]:2525; }}\n}}\n"
+        )
+    });
+}
+
 /// Bug 5: running out of descriptors neither ends a listener nor the process.
 #[test]
 fn a_shortage_of_descriptors_passes() {
@@ -440,6 +501,68 @@ assert rejected(s)
     running.signal("HUP");
     running.wait_for(":2: `ten` is not an address or network");
     client(&site, "assert line(passed((\"203.0.113.7\", 4712))) == b\"203.0.113.7 4712\\n\"");
+    running.signal("TERM");
+    wait_until("the end", || !std::path::Path::new(&format!("/proc/{}", running.pid)).exists() || site.has_ended());
+}
+
+/// What mmproxy does: an application that knows nothing of it sees the client of a header of version 1, and whoever is not on the list gets nothing.
+#[test]
+fn the_front_door_does_what_mmproxy_does() {
+    let mut site = Site::new();
+    let edge = site.edge.clone();
+    for address in ["127.0.0.1", "::1"] {
+        site.python(&edge, &tcp_echo(address, 2525));
+    }
+    site.routing(&["setup"]);
+    let list = site.dir.path().join("networks");
+    std::fs::write(&list, "# balancers\n198.51.100.10/32\n2001:db8:1::10/128\n").unwrap();
+    let list = list.display().to_string();
+    let arguments =
+        ["--allowed-networks", &list, "-l", "[::]:25", "-4", "127.0.0.1:2525", "-6", "[::1]:2525", "--quiet"];
+    let running = site.program(&[&["as", "mmproxy"], &arguments[..]].concat()).listens("[::]:25");
+    client(
+        &site,
+        r#"
+def v1(client, lb=("198.51.100.10", 0)):
+    six = ":" in client[0]
+    head = "PROXY %s %s %s %d 25\r\n" % ("TCP6" if six else "TCP4", client[0], "2001:db8:1::1" if six else "198.51.100.1", client[1])
+    return passed(client, lb=lb, head=head.encode())
+assert line(v1(("203.0.113.7", 4711))).split()[0] == b"203.0.113.7"
+assert line(v1(("2001:db8::7", 4711), lb=("2001:db8:1::10", 0))).split()[0] == b"2001:db8::7"
+# Bytes behind the header, in the same segment and later, and half of the connection closed.
+s = passed(("203.0.113.8", 4712), head=b"PROXY TCP4 203.0.113.8 198.51.100.1 4712 25\r\nHELO")
+assert line(s).split()[0] == b"203.0.113.8"
+s.sendall(b" there")
+s.shutdown(socket.SHUT_WR)
+got = b""
+while True:
+    more = s.recv(100)
+    if not more:
+        break
+    got += more
+assert got == b"HELO there", got
+# A header in two segments.
+s = tcp(edge)
+s.sendall(b"PROXY TCP4 203.0.113.7 ")
+time.sleep(0.2)
+s.sendall(b"198.51.100.1 4713 25\r\n")
+assert line(s).split()[0] == b"203.0.113.7"
+# Who is not on the list, says nothing of a client, or lies about the family.
+assert rejected(passed(("203.0.113.7", 4714), lb=("203.0.113.8", 0), head=b"PROXY TCP4 203.0.113.7 198.51.100.1 4714 25\r\n"))
+for head in [b"EHLO nobody.example\r\n", b"PROXY TCP4 2001:db8::7 2001:db8:1::1 1 25\r\n", b"PROXY TCP4 203.0.113.7 198.51.100.1 70000 25\r\n",
+             b"PROXY TCP4 127.0.0.1 127.0.0.1 1 25\r\n"]:
+    assert rejected(passed(("203.0.113.7", 4715), head=head)), head
+"#,
+    );
+    // A list without networks lets nobody pass, and a broken one does not start.
+    for text in ["", "ten\n"] {
+        let broken = site.dir.path().join("broken");
+        std::fs::write(&broken, text).unwrap();
+        let broken = broken.display().to_string();
+        let words = ["as", "mmproxy", "-a", &broken, "-l", "[::]:26", "-4", "127.0.0.1:2525", "-6", "[::1]:2525"];
+        site.program(&words);
+        assert_eq!(site.wait_last(), Some(1), "{text:?}");
+    }
     running.signal("TERM");
     wait_until("the end", || !std::path::Path::new(&format!("/proc/{}", running.pid)).exists() || site.has_ended());
 }

@@ -363,7 +363,11 @@ ask(b"after")
     // The live flow is the one that was there first.
     counted(&site, "portunus_connections_open{listener=\"dns\"} 64");
     running.signal("TERM");
-    let log = running.log(2001);
+    let mut log = Vec::new();
+    wait_until("the line of the live flow", || {
+        log = running.log(2001);
+        log.iter().any(|line| line["client_address"] == "203.0.113.7")
+    });
     let evicted = log.iter().filter(|line| line["reason"] == "flow_evicted");
     assert!(evicted.clone().count() > 1500);
     assert!(evicted.clone().all(|line| line["client_address"] != "203.0.113.7"));

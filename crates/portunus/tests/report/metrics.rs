@@ -43,6 +43,7 @@ fn info(resumed: bool) -> tls::Info {
         key_algorithm: None,
         signature_algorithm: None,
         resumed,
+        ech: false,
         peer: None,
         fingerprint: None,
     }
@@ -60,6 +61,7 @@ fn failure(phase: &'static str, reason: Reason) -> ConnRecord<'static> {
         fault: Side::Client,
         reason,
         policy: None,
+        would_reject: &[],
         detail: "",
     }
 }
@@ -84,6 +86,15 @@ fn requests_of_all_workers_are_added_up() {
         worker.hedged("shop", Some("10.0.0.6:8080"));
         worker.hedged("shop", Some("10.0.0.6:8080"));
         worker.hedged("shop", None);
+        worker.retry_over_budget("shop");
+        let unmatched = RequestRecord { host_pattern: None, ..record() };
+        worker.request(&RequestRecord {
+            listener: "sticky",
+            session: Some("moved"),
+            upstream: Some("own"),
+            ..unmatched
+        });
+        worker.authentication("basic", "Staff", "accepted", Duration::from_micros(1500));
         let hedged = RequestRecord { server: Some("10.0.0.6:8080"), hedges: 1, hedge_won: true, ..record() };
         worker.request(&RequestRecord { listener: "other", ..hedged });
     }
@@ -105,6 +116,9 @@ fn requests_of_all_workers_are_added_up() {
             (r#"portunus_upstream_hedges_total{upstream="shop",server="10.0.0.6:8080"}"#, 4.0),
             (r#"portunus_upstream_hedges_won_total{upstream="shop",server="10.0.0.6:8080"}"#, 2.0),
             (r#"portunus_upstream_hedges_over_budget_total{upstream="shop"}"#, 2.0),
+            (r#"portunus_upstream_retries_over_budget_total{upstream="shop"}"#, 2.0),
+            (r#"portunus_upstream_sessions_total{upstream="own",outcome="moved"}"#, 2.0),
+            (r#"portunus_authentication_duration_seconds_count{method="basic",asked="Staff",outcome="accepted"}"#, 2.0),
             (r#"portunus_request_duration_seconds_count{listener="edge",route=""}"#, 2.0),
             (r#"portunus_host_requests_total{host="*.example.com",code="2xx"}"#, 4.0),
             (r#"portunus_upstream_duration_seconds_count{upstream="shop",server="10.0.0.5:8080"}"#, 4.0),

@@ -9,7 +9,7 @@ pub(super) fn decode(text: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// The bytes that the most lenient readers make of `text`: either alphabet, whatever is in neither dropped, and bits that belong to no byte.
-pub(super) fn decode_leniently(text: &[u8]) -> Vec<u8> {
+pub fn decode_leniently(text: &[u8]) -> Vec<u8> {
     let values = text.iter().filter_map(|byte| match byte {
         b'+' => Some(62),
         b'/' => Some(63),

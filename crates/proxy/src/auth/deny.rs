@@ -48,39 +48,56 @@ impl DeniedTokens {
 
     /// Whether a request carries one of them, in any of the places and in any of several fields or cookies by the same name.
     pub fn denies(&self, head: &RequestHead) -> bool {
+        self.carries(head, &|token| self.hashes.contains(&keyed_hash(&self.key, &identity(token))))
+    }
+
+    /// Whether a request carries one, in any of the same places, whose [`fingerprint`] is denied elsewhere.
+    pub fn denies_by(&self, head: &RequestHead, is_denied: impl Fn([u8; 32]) -> bool) -> bool {
+        self.carries(head, &|token| is_denied(fingerprint(token)))
+    }
+
+    fn carries(&self, head: &RequestHead, holds: &Holds<'_>) -> bool {
         let cookie = self.places.cookie.as_ref().is_some_and(|name| {
             head.fields
                 .get_all("cookie")
                 .flat_map(|field| cookies(field, name.as_bytes()))
-                .any(|value| self.holds_cookie(value))
+                .any(|value| holds_cookie(value, holds))
         });
         cookie
             || self
                 .places
                 .header
                 .as_ref()
-                .is_some_and(|name| head.fields.get_all(name).any(|field| self.holds_field(field)))
+                .is_some_and(|name| head.fields.get_all(name).any(|field| self.holds_field(field, holds)))
     }
 
     /// Several fields and one with commas say the same (RFC 9110 §5.3), so each part counts, and the whole.
-    fn holds_field(&self, field: &[u8]) -> bool {
+    fn holds_field(&self, field: &[u8], holds: &Holds<'_>) -> bool {
         let holds = |part: &[u8]| {
             let part = part.trim_ascii();
-            self.holds(part) || (self.places.trim_bearer && self.holds(without_bearer(part)))
+            is_held(part, holds) || (self.places.trim_bearer && is_held(without_bearer(part), holds))
         };
         holds(field) || (field.contains(&b',') && field.split(|byte| *byte == b',').any(holds))
     }
+}
 
-    /// Servers differ in what they make of a cookie: each reading of it counts, with and without its quotes and its escapes.
-    fn holds_cookie(&self, value: &[u8]) -> bool {
-        let bare = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
-        let holds = |value: &[u8]| self.holds(value) || (value.contains(&b'%') && self.holds(&unescaped(value)));
-        holds(value) || bare.is_some_and(holds)
-    }
+/// Whether a token is meant.
+type Holds<'h> = dyn Fn(&[u8]) -> bool + 'h;
 
-    fn holds(&self, token: &[u8]) -> bool {
-        !token.is_empty() && self.hashes.contains(&keyed_hash(&self.key, &identity(token)))
-    }
+fn is_held(token: &[u8], holds: &Holds<'_>) -> bool {
+    !token.is_empty() && holds(token)
+}
+
+/// Servers differ in what they make of a cookie: each reading of it counts, with and without its quotes and its escapes.
+fn holds_cookie(value: &[u8], holds: &Holds<'_>) -> bool {
+    let bare = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
+    let holds = |value: &[u8]| is_held(value, holds) || (value.contains(&b'%') && is_held(&unescaped(value), holds));
+    holds(value) || bare.is_some_and(holds)
+}
+
+/// What stands for a token in lists that are not to hold it: SHA-256 of what identifies it, whatever its spelling.
+pub fn fingerprint(token: &[u8]) -> [u8; 32] {
+    digest::sha256(&identity(token))
 }
 
 /// What identifies a token, whatever its spelling: of a JSON Web Signature (RFC 7515 §3.1) the header and the payload as bytes; of a JSON Web

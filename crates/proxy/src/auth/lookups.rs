@@ -57,7 +57,8 @@ struct Flight {
     done: Notify,
 }
 
-/// What a server says of a token, from memory or by asking. `ask` gives the body of the response.
+/// What a server says of a token, from memory or by asking. `ask` gives the body of the response; `waited` is told how long it was waited for, and what
+/// came of it.
 ///
 /// # Errors
 /// Why the token is rejected, or why nobody can say.
@@ -65,6 +66,7 @@ pub async fn look_up<F>(
     rule: &Arc<Introspection>,
     token: &[u8],
     ask: impl FnOnce(Arc<Introspection>, Vec<u8>) -> F,
+    waited: impl FnOnce(Duration, Result<(), Reason>),
 ) -> Result<Rc<Granted>, Rejected>
 where
     F: Future<Output = Result<Vec<u8>, String>> + 'static,
@@ -73,10 +75,11 @@ where
         Recalled::Known(granted) => return Ok(granted),
         Recalled::Asked(flight) => flight,
     };
-    match Deadline::new().within(rule.config.timeout, flight.wait()).await {
-        Ok(outcome) => outcome.map_err(rejected),
-        Err(_) => Err(rejected(Reason::IntrospectionTimeout)),
-    }
+    let began = Instant::now();
+    let outcome = Deadline::new().within(rule.config.timeout, flight.wait()).await;
+    let outcome = outcome.unwrap_or(Err(Reason::IntrospectionTimeout));
+    waited(began.elapsed(), outcome.as_ref().map(|_| ()).map_err(|reason| *reason));
+    outcome.map_err(rejected)
 }
 
 /// As [`look_up`], for who does not wait: none as long as nothing is known. The server is asked all the same, for those who come later.

@@ -17,7 +17,7 @@ use net::Deadline;
 use reason::Reason;
 use tls::crypto::digest;
 use tls::crypto::verify::keyed_hash;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 use super::base64url;
 use super::hashing::{self, Busy};
@@ -35,8 +35,8 @@ const MAX_REMEMBERED: usize = 4096;
 /// Time for which wrong ones are remembered.
 const WRONG_TTL: Duration = Duration::from_secs(10);
 
-/// Longest wait for a comparison.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Longest wait for a comparison: beyond what those that may wait take, unless their hashes are of the highest costs.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Problems of one file that are reported.
 const MAX_PROBLEMS: usize = 10;
@@ -82,11 +82,17 @@ impl Passwords {
         Ok(Passwords { users, decoy, cache_ttl, identity })
     }
 
-    /// Whether these credentials are right. `client`: who is counted among those that wait.
+    /// Whether these credentials are right. `client`: who is counted among those that wait. `waited` is told of the time that a comparison took, its wait
+    /// for a thread included, and what came of it.
     ///
     /// # Errors
     /// They are wrong, or nobody could say in time.
-    pub async fn verify(self: &Arc<Self>, credentials: &Credentials, client: u128) -> Result<(), Reason> {
+    pub async fn verify(
+        self: &Arc<Self>,
+        credentials: &Credentials,
+        client: u128,
+        waited: impl FnOnce(Duration, Result<(), Reason>),
+    ) -> Result<(), Reason> {
         let found = self.users.get(credentials.user.as_str());
         let Some(hash) = found.or(self.decoy.as_ref()) else { return Err(Reason::PasswordWrong) };
         let key = self.key(credentials, hash, found.is_some());
@@ -94,26 +100,20 @@ impl Passwords {
         if let Some(is_right) = known.recall(&key) {
             return outcome(is_right);
         }
+        let began = Instant::now();
         let running = known.flights.borrow().get(&key).cloned();
         let flight = match running {
-            Some(flight) => flight,
-            None => {
-                let result = hashing::compare(credentials.password.as_bytes(), hash, client);
-                let result = result.map_err(|Busy| Reason::PasswordCheckBusy)?;
-                let flight = Rc::new(Flight::default());
-                known.flights.borrow_mut().insert(key, Rc::clone(&flight));
-                let (known, landing, ttl, exists) =
-                    (Rc::clone(&known), Rc::clone(&flight), self.cache_ttl, found.is_some());
-                tokio::task::spawn_local(async move {
-                    // Dropped without a word only where the threads are gone.
-                    let is_right = result.await.map(|is_right| is_right && exists).ok();
-                    known.land(key, is_right, ttl, &landing);
-                });
-                flight
-            }
+            Some(flight) => Ok(flight),
+            None => hashing::compare(credentials.password.as_bytes(), hash, client)
+                .map(|result| known.take_off(key, result, self.cache_ttl, found.is_some())),
         };
-        let waited = Deadline::new().within(PATIENCE, flight.wait()).await;
-        waited.ok().flatten().map_or(Err(Reason::PasswordCheckBusy), outcome)
+        let is_right = match flight {
+            Ok(flight) => Deadline::new().within(PATIENCE, flight.wait()).await.ok().flatten(),
+            Err(Busy) => None,
+        };
+        let result = is_right.map_or(Err(Reason::PasswordCheckBusy), outcome);
+        waited(began.elapsed(), result);
+        result
     }
 
     /// `exists`: the hash is the user's own.
@@ -271,6 +271,19 @@ impl Known {
         let now = Instant::now();
         let is_right = self.right.borrow_mut().holds(key, now).then_some(true);
         is_right.or_else(|| self.wrong.borrow_mut().holds(key, now).then_some(false))
+    }
+
+    /// Notes that credentials are being compared, and what comes of that. `exists`: the user does.
+    fn take_off(self: &Rc<Self>, key: Key, result: oneshot::Receiver<bool>, ttl: Duration, exists: bool) -> Rc<Flight> {
+        let flight = Rc::new(Flight::default());
+        self.flights.borrow_mut().insert(key, Rc::clone(&flight));
+        let (known, landing) = (Rc::clone(self), Rc::clone(&flight));
+        tokio::task::spawn_local(async move {
+            // Dropped without a word only where the threads are gone.
+            let is_right = result.await.map(|is_right| is_right && exists).ok();
+            known.land(key, is_right, ttl, &landing);
+        });
+        flight
     }
 
     fn land(&self, key: Key, is_right: Option<bool>, ttl: Duration, flight: &Flight) {

@@ -98,7 +98,9 @@ async fn probe(group: &Group, server: &Server, check: &HealthCheck) -> Option<()
     let own = match server.address {
         // A socket's path is no authority (RFC 3986 §3.2), and strict servers reject it.
         ServerAddress::Unix(_) => "localhost",
-        ServerAddress::Ip(_) | ServerAddress::Name(..) | ServerAddress::Service(_) => &server.authority,
+        ServerAddress::Ip(_) | ServerAddress::Name(..) | ServerAddress::Service(_) | ServerAddress::Listed(_) => {
+            &server.authority
+        }
     };
     let scheme = if group.connector_to(server).is_some() { "https" } else { "http" };
     match (&check.probe, group.config.protocol) {

@@ -1,4 +1,4 @@
-//! Keeps the keys of session tickets on disk, where the configuration says so: whenever they have changed, and when it names another file.
+//! Keeps the keys of session tickets and the secrets of QUIC on disk, where the configuration says so: whenever they have changed, and when it names another file.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,8 +30,9 @@ pub async fn run(shared: Arc<Shared>, keys: Arc<tls::TicketKeys>) {
             continue;
         }
         let masters = Zeroizing::new(secrets.masters().to_vec());
-        let file = path.clone();
-        let outcome = tokio::task::spawn_blocking(move || ticket_file::write(&file, &secrets, SystemTime::now())).await;
+        let (file, quic) = (path.clone(), shared.quic_secrets.clone());
+        let outcome =
+            tokio::task::spawn_blocking(move || ticket_file::write(&file, &secrets, &quic, SystemTime::now())).await;
         match outcome.unwrap_or_else(|error| Err(error.to_string())) {
             Ok(()) => (written, problem) = (Some((path, masters)), None),
             Err(text) => {

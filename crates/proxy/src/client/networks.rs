@@ -54,6 +54,11 @@ impl AddressSet {
         Ok(AddressSet::of_ranges(ranges))
     }
 
+    /// These networks.
+    pub fn of_networks(networks: &[IpNet]) -> AddressSet {
+        AddressSet::of_ranges(networks.iter().copied().map(range).collect())
+    }
+
     fn of_ranges(mut ranges: Vec<(u128, u128)>) -> AddressSet {
         ranges.sort_unstable();
         let mut merged: Vec<(u128, u128)> = Vec::with_capacity(ranges.len());

@@ -336,6 +336,7 @@ impl Flows {
             datagrams_lost: flow.lost,
             unreachable: flow.unreachable,
             reason,
+            would_reject: &flow.terms.would_reject,
         });
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use config::Encoding;
 use net::clock::coarse;
 use net::{Chunk, Deadline};
-use wire::http::{Fields, ResponseHead};
+use wire::http::{Fields, Method, ResponseHead};
 
 use crate::message::body::BodyError;
 use crate::message::context::Context;
@@ -47,6 +47,10 @@ impl<'a> Compressing<'a> {
         let Verdict::Compressed(encoding) = verdict else {
             return Compressing { verdict, encoder: None, is_of_events };
         };
+        // Nothing is encoded for HEAD, but what its fields say is what GET would get.
+        if subject.request.method == Method::Head {
+            return Compressing { verdict, encoder: None, is_of_events };
+        }
         let limit = context.generation.config.limits.max_compression_memory_bytes;
         let options = &compression.config.options;
         let bytes = encoder::memory(encoding, options, is_of_events);
@@ -87,6 +91,11 @@ impl<'a> Compressing<'a> {
         if let Some(encoding) = self.encoding() {
             sink.field(b"Content-Encoding", encoder::name(encoding).as_bytes());
         }
+    }
+
+    /// Whether a body is encoded.
+    pub(super) fn encodes(&self) -> bool {
+        self.encoder.is_some()
     }
 
     /// Whether each piece means something by itself, so that none may wait for the next.

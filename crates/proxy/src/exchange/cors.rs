@@ -31,10 +31,13 @@ pub(super) async fn begin(
     if let Some(method) = cors::preflight(head) {
         // The route is that of the request which is to follow.
         let Some(asked) = Method::from_bytes(method) else { return Ok(false) };
-        let following = RequestHead { method: asked, ..head.clone() };
+        let following = RequestHead { method: asked.clone(), ..head.clone() };
         let routed = generation.routes.find(listener, context.sought(&following));
         let route = index(&routed);
         let Some((policy, rule)) = generation.policies.cors(route, listener, head) else { return Ok(false) };
+        if let Some(notes) = &mut ledger.dry_run {
+            notes.announced = Some(asked);
+        }
         let found = match &routed {
             Routed::Found(route, params) => {
                 ledger.takes(&route.config, params, || context.is_secure(head));

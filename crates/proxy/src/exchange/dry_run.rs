@@ -62,7 +62,6 @@ pub(super) async fn forward<B: MessageBody, A: ResponseSink>(
         replay,
     };
     let (line, fields) = written(&attempt, exchange.ledger.noted())?;
-    let groups = groups.iter().map(|(group, weight)| (group.config.name.clone(), *weight)).collect();
     if let Some(notes) = &mut exchange.ledger.dry_run {
         let header = onward.as_ref().and_then(|onward| onward.header_to_send());
         let header = header.map(|(version, client)| (version, client.map(|client| client.ip())));

@@ -2,11 +2,12 @@
 
 use config::{Action, HeaderEdits};
 use transport::{buffer, recycle};
-use wire::http::{Fields, RequestHead};
+use wire::http::{BodyFraming, Fields, Method, RequestHead};
 
 use super::compress::{self, Compressing};
 use super::{own_fields, send_whole};
-use crate::message::context::{Aborted, Context, Failure};
+use crate::guard;
+use crate::message::context::{Aborted, Context, Failure, client_failed};
 use crate::message::ledger::Ledger;
 use crate::message::sides::ResponseSink;
 use crate::message::{encoder, forwarding};
@@ -24,6 +25,7 @@ pub(super) async fn respond(
     sink: &mut impl ResponseSink,
     ledger: &mut Ledger,
 ) -> Result<(), Failure> {
+    guard::check_length(context, head, route)?;
     let Action::Respond { status, content_type, body, .. } = &route.config.action else { return Ok(()) };
     let responses = &context.generation.responses;
     let made = responses.template(route.index).map(|template| {
@@ -92,8 +94,16 @@ impl Fixed<'_> {
                 let sent = send_whole(sink, content_type, &compressed, head, ledger).await;
                 return sent.map_err(|Aborted| Failure::Aborted);
             }
-            if compressing.encoding().is_none() {
+            let is_head = head.method == Method::Head;
+            if is_head || compressing.encoding().is_none() {
                 compressing.own_fields(sink, std::iter::empty());
+            }
+            if is_head && compressing.encoding().is_some() {
+                // Only compressing would tell the length.
+                sink.field(b"Content-Type", content_type.as_bytes());
+                sink.finish_head(BodyFraming::None, None);
+                let ended = sink.end(None).await;
+                return ended.map_err(|broken| client_failed(&broken, ledger)).map_err(|Aborted| Failure::Aborted);
             }
         }
         send_whole(sink, content_type, body, head, ledger).await.map_err(|Aborted| Failure::Aborted)

@@ -120,7 +120,7 @@ async fn go_on<'g, B, A: ResponseSink>(
     exchange: &mut Exchange<'_, B, A>,
 ) -> Result<Option<Taken<'g>>, Failure> {
     exchange.ledger.end_try(&taken.server, failed.condition.ended());
-    let pause = tries.note(failed, group, &taken.server)?;
+    let pause = tries.note(failed, (group, &taken.server), &exchange.context.worker.report)?;
     exchange.ledger.retries += 1;
     let kept = Some(taken).filter(|_| tries.is_same_again());
     wait(pause, exchange).await?;

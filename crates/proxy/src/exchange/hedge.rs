@@ -196,7 +196,7 @@ impl<'a> Plan<'a> {
             let written = self.written(&taken.server, exchange.ledger.noted()).ok()?;
             Some((taken, written))
         });
-        let is_over_budget = found.is_some() && !group.may_retry();
+        let is_over_budget = found.is_some() && !group.take_from_budget();
         if is_over_budget {
             report.hedged(&group.config.name, None);
         }

@@ -85,7 +85,7 @@ impl Duplicate {
         let (route, params) = (&admitted.route().config, admitted.params());
         let mut start = head.method.as_str().as_bytes().to_vec();
         start.push(b' ');
-        route::build_target(forward, &facts.values(head, params, noted, forwarding), &mut start).ok()?;
+        route::build_target(forward, head, || facts.values(head, params, noted, forwarding), &mut start).ok()?;
         start.extend_from_slice(b" HTTP/1.1\r\n");
         let mut fields = Vec::new();
         forwarding::request_fields(head, &facts, forwarding, noted, (route, params), |name, value| {
@@ -114,12 +114,13 @@ impl Duplicate {
         self.body.clone()
     }
 
-    /// Sends the copy, unless its body is too long. `is_whole`: an upstream responded to the request, whose body has come to its end.
-    pub(super) fn send(self: Box<Duplicate>, is_whole: bool) {
+    /// Sends the copy, unless its body is too long. `is_whole`: an upstream responded to the request, whose body has come to its end. Gives where it goes.
+    pub(super) fn send(self: Box<Duplicate>, is_whole: bool) -> Option<Arc<Group>> {
         let Some(body) = self.body.take().filter(|_| is_whole) else {
             self.group.mirrored.note(MirrorOutcome::Dropped);
-            return;
+            return None;
         };
+        let goes_to = Arc::clone(&self.group);
         tokio::task::spawn_local(async move {
             let Duplicate { group, place, method, start, fields, host, .. } = *self;
             let limit = group.config.total_timeout.unwrap_or(group.config.response_header_timeout);
@@ -131,6 +132,7 @@ impl Duplicate {
                 .note(outcome.ok().and_then(Result::ok).map_or(MirrorOutcome::Failed, |()| MirrorOutcome::Sent));
             drop(place);
         });
+        Some(goes_to)
     }
 }
 

@@ -44,7 +44,7 @@ pub(crate) async fn relay_response<F: Future<Output = Result<(), UploadError>>>(
     flow: &Flow,
 ) -> Result<(), OnConnection> {
     flow.response_began();
-    let (context, admitted) = (attempt.context, attempt.admitted);
+    let (context, admitted, idle) = (attempt.context, attempt.admitted, attempt.idle());
     let mut scratch = ScratchSpace::empty();
     let plan =
         guarded::validate_head(admitted, context, response, &mut scratch, ledger).map_err(OnConnection::clients)?;
@@ -54,13 +54,19 @@ pub(crate) async fn relay_response<F: Future<Output = Result<(), UploadError>>>(
         return flushed.map_err(|broken| OnConnection::clients(Failure::from(client_failed(&broken, ledger))));
     }
     if let Some(pages) = intercepting(attempt, response, ledger) {
-        let replaced = replace(attempt, response, pages, sink, ledger).await;
-        replaced.map_err(|why| OnConnection::clients(Failure::from(why)))?;
-        let limit = context.generation.config.limits.max_drain_bytes;
-        drain(body, limit, deadline).await;
+        replace(attempt, response, pages, sink, ledger).await.map_err(OnConnection::clients)?;
+        drain(body, context.generation.config.limits.max_drain_bytes, deadline).await;
         return Ok(());
     }
-    let idle = attempt.idle();
+    let mut compressing = compressing(attempt, response, ledger);
+    if matches!(plan, Plan::Free)
+        && upload.is_complete()
+        && !compressing.encodes()
+        && let Some(piece) = body.whole()
+    {
+        begin_response(attempt, response, (&compressing, ledger.noted()), sink);
+        return relay_whole(piece, sink, ledger, flow).await;
+    }
     let mut body = GuardedBody::through(body, Lease::new(context));
     body.rule_trailers(TrailerRule::of_response(response, &admitted.route().config));
     match plan {
@@ -76,7 +82,6 @@ pub(crate) async fn relay_response<F: Future<Output = Result<(), UploadError>>>(
             held.map_err(not_held)?;
         }
     }
-    let mut compressing = compressing(attempt, response, ledger);
     begin_response(attempt, response, (&compressing, ledger.noted()), sink);
     let relayed = match compressing.take() {
         None => {
@@ -97,6 +102,20 @@ pub(crate) async fn relay_response<F: Future<Output = Result<(), UploadError>>>(
         guarded::finished(admitted, context, &validation, ledger);
     }
     relayed.map_err(|stopped| stopped_failure(stopped, ledger))?.map_err(|error| download_failure(&error, ledger))
+}
+
+/// Sends a body that is all at hand, behind its head.
+async fn relay_whole(
+    piece: &[u8],
+    sink: &mut impl ResponseSink,
+    ledger: &mut Ledger,
+    flow: &Flow,
+) -> Result<(), OnConnection> {
+    ledger.received.set(flow.received.get());
+    let sent = if piece.is_empty() { sink.end(None).await } else { sink.last(piece, None).await };
+    sent.map_err(|broken| download_failure(&broken.into(), ledger))?;
+    ledger.sent.set(piece.len() as u64);
+    Ok(())
 }
 
 /// What becomes of an upstream's response: whether it is compressed.

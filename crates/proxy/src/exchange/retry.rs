@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use config::{FailureStatuses, Hedge, Retries};
 use reason::Reason;
-use telemetry::Ended;
+use telemetry::{Ended, WorkerReport};
 use wire::http::{BodyFraming, RequestHead};
 
 use crate::message::context::Failure;
@@ -213,7 +213,12 @@ impl Tries {
     ///
     /// # Errors
     /// There is no next one.
-    pub(super) fn note(&mut self, failed: Failed, group: &Group, server: &Server) -> Result<Duration, Failure> {
+    pub(super) fn note(
+        &mut self,
+        failed: Failed,
+        (group, server): (&Group, &Server),
+        report: &WorkerReport,
+    ) -> Result<Duration, Failure> {
         let rule = &group.config.retries;
         let is_wanted = failed.next == Next::AsIfNew || failed.condition.is_retried(rule);
         let may_go_on = is_wanted
@@ -225,7 +230,7 @@ impl Tries {
                 }
                 _ if !self.has_next(rule) => false,
                 Next::AsIfNew | Next::AnyOther | Next::Paid => self.leave_out(server, group),
-                Next::OtherServer => self.leave_out(server, group) && group.may_retry(),
+                Next::OtherServer => self.leave_out(server, group) && group.may_retry(report),
             };
         if !may_go_on {
             return Err(failed.failure);

@@ -128,7 +128,8 @@ impl Attempt<'_> {
 
     /// Gives up a response of this status for one of another server, where that may be tried and the budget has a retry.
     pub(crate) fn check_status(&self, status: u16) -> Result<(), OnConnection> {
-        let is_retried = self.ahead.is_some_and(|ahead| ahead.statuses.contains(status)) && self.group.may_retry();
+        let is_retried = self.ahead.is_some_and(|ahead| ahead.statuses.contains(status))
+            && self.group.may_retry(&self.context.worker.report);
         if !is_retried {
             return Ok(());
         }
@@ -512,7 +513,7 @@ fn upload_failure(error: &UploadError, ledger: &mut Ledger) -> Failure {
         UploadError::Upstream => Rejection::of(Reason::UpstreamReset),
     };
     ledger.blame_on(rejection.fault, rejection.reason);
-    Failure::Rejected(rejection)
+    rejection.into()
 }
 
 fn cut_by_client(reason: Reason, ledger: &mut Ledger) -> Failure {
@@ -595,7 +596,7 @@ async fn read_head(
             Ok(0) if transport.stream().has_unsent() => return Err(ended(is_silent, Fate::ConnectionOver)),
             Ok(0) | Err(Broken::Socket(_)) => return Err(ended(is_silent, Fate::Stale)),
             Ok(_) => {}
-            Err(Broken::Tls(_) | Broken::Key(_)) => {
+            Err(Broken::Tls(_) | Broken::Key(_) | Broken::Certificate(_)) => {
                 return Err(OnConnection::servers(Rejection::of(Reason::UpstreamTlsReset)));
             }
         }
@@ -637,7 +638,9 @@ pub(super) fn begin_response(
         return;
     }
     if compressing.encoding().is_some() {
-        sink.finish_head(BodyFraming::Chunked, None);
+        // To HEAD without a length, which only compressing would tell (RFC 9110 §9.3.2).
+        let framing = if compressing.encodes() { BodyFraming::Chunked } else { response.framing };
+        sink.finish_head(framing, None);
         return;
     }
     let bodiless = attempt.admitted.head().method == Method::Head || response.status == 304;
@@ -665,8 +668,9 @@ pub(super) fn write_head(attempt: &Attempt<'_>, noted: Noted<'_>, out: &mut Vec<
     out.extend_from_slice(request.method.as_str().as_bytes());
     out.push(b' ');
     let params = attempt.admitted.params();
-    route::build_target(attempt.forward, &attempt.context.values(request, params, noted), out)
-        .map_err(|_| Rejection::of(Reason::BadParameter))?;
+    // Most targets go on as they came, and need no values.
+    let values = || attempt.context.values(request, params, noted);
+    route::build_target(attempt.forward, request, values, out).map_err(|_| Rejection::of(Reason::BadParameter))?;
     out.extend_from_slice(b" HTTP/1.1\r\n");
     write_field(b"Host", forwarding::host(&attempt.forward.host, request, attempt.server.authority.as_bytes()), out);
     let forwarding = &attempt.context.generation.config.forwarding;

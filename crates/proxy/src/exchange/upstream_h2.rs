@@ -63,7 +63,7 @@ pub async fn attempt<B: MessageBody, A: ResponseSink>(
         let is_again = failed.is_open(exchange.sink)
             && match failed.fate {
                 Fate::ConnectionOver => over < CONNECTIONS_OVER,
-                Fate::TurnedAway => !turned_away && attempt.group.may_retry(),
+                Fate::TurnedAway => !turned_away && attempt.group.may_retry(&attempt.context.worker.report),
                 Fate::Unknown | Fate::Unsent | Fate::NoConnection | Fate::Stale | Fate::Status(_) => false,
             };
         if !is_again {
@@ -187,7 +187,7 @@ pub(super) async fn ask(
         let Err(failed) = asked else { return asked };
         match failed.fate {
             Fate::ConnectionOver if over < CONNECTIONS_OVER => over += 1,
-            Fate::TurnedAway if !turned_away && attempt.group.may_retry() => {
+            Fate::TurnedAway if !turned_away && attempt.group.may_retry(&attempt.context.worker.report) => {
                 turned_away = true;
                 aside.note_retry();
             }
@@ -249,8 +249,8 @@ pub(super) fn request(attempt: &Attempt<'_>, noted: Noted<'_>) -> Result<Request
     let head = attempt.admitted.head();
     let mut target = buffer();
     let params = attempt.admitted.params();
-    route::build_target(attempt.forward, &attempt.context.values(head, params, noted), &mut target)
-        .map_err(|_| Rejection::of(Reason::BadParameter))?;
+    let values = || attempt.context.values(head, params, noted);
+    route::build_target(attempt.forward, head, values, &mut target).map_err(|_| Rejection::of(Reason::BadParameter))?;
     let authority = forwarding::host(&attempt.forward.host, head, attempt.server.authority.as_bytes());
     let scheme = if attempt.group.connector().is_some() { "https" } else { "http" };
     let uri = http::Uri::builder().scheme(scheme).authority(authority).path_and_query(target.as_slice()).build();

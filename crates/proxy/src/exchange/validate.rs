@@ -102,7 +102,7 @@ async fn decide<B: MessageBody, A: ResponseSink>(
         match next.map_err(|_| Rejection::of(Reason::RequestBodyTimeout))? {
             Ok(Some(_)) => {}
             Ok(None) => break,
-            Err(BodyError::Validated(rejection)) => return Err((*rejection).into()),
+            Err(BodyError::Validated(rejection)) => return Err(Failure::Rejected(rejection)),
             Err(BodyError::Malformed(error)) => return Err(Rejection::from(error).into()),
             Err(BodyError::Broken | BodyError::Truncated | BodyError::Void(_)) => {
                 parts.ledger.blame(Reason::RequestTruncated);
@@ -164,7 +164,9 @@ async fn auth_request<B: MessageBody, A: ResponseSink>(
     let mut rejection = match outcome {
         Ok(()) => return pass(exchange).await,
         // For nginx that is an error, which it logs, and answers with 500.
-        Err(Failure::Rejected(rejection)) if is_of_the_question(rejection.reason) => return Err(rejection.into()),
+        Err(Failure::Rejected(rejection)) if is_of_the_question(rejection.reason) => {
+            return Err(Failure::Rejected(rejection));
+        }
         Err(Failure::Rejected(rejection)) => rejection,
         Err(Failure::Aborted) => return Err(Failure::Aborted),
     };

@@ -107,7 +107,7 @@ pub(super) fn tls(generation: &Generation, conn: &mut Conn, question: &Question)
         view.not_after = Some(keystore::date::date(entry.not_after));
         view.origin.clone_from(&entry.origin);
     }
-    view.key_type = format!("{:?}", choice.identity.key_type());
+    view.key_type = telemetry::key_type_name(Some(choice.identity.key_type())).to_owned();
     view.key_on_key_server = choice.identity.is_remote();
     view.is_default = sent.is_none_or(|name| front.known_name(&String::from_utf8_lossy(name)).is_none());
     view.policy = format!("{:?}", choice.policy).to_ascii_lowercase();

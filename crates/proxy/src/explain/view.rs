@@ -18,6 +18,8 @@ use crate::message::ledger::Ledger;
 use crate::message::rejection::Rejection;
 use crate::policies::List;
 use crate::route::{Contender, Routed, Standing};
+use crate::tunnel_routes::Known;
+use crate::upstream::Group;
 
 /// A field: name and value.
 pub type Field = (Vec<u8>, Vec<u8>);
@@ -35,6 +37,8 @@ pub struct Explanation {
     pub client: Option<ClientView>,
     /// Fields of the request (lower case) that end before anything looks at it.
     pub removed: Vec<String>,
+    /// It is a preflight (Fetch §3.3.5), and decided by the route of the request that it announces: the method of that.
+    pub announced: Option<String>,
     /// Its routes; none where no head came to be routed.
     pub routes: Option<RoutesView>,
     /// Policies, in the order in which they are asked.
@@ -210,17 +214,9 @@ pub struct ContractView {
 /// Who gets a request, and how.
 #[derive(Debug)]
 pub struct UpstreamView {
-    /// Its name, or those that share such requests, with their weights.
-    pub names: Vec<(String, u32)>,
-    /// The protocol: `http1` or `http2`.
-    pub protocol: &'static str,
-    /// TLS to the servers.
-    pub tls: bool,
-    /// How a server is chosen.
-    pub balance: String,
-    /// The servers, as configured.
-    pub servers: Vec<Server>,
-    /// The request line.
+    /// Its group of servers, or those that share such requests by their weights.
+    pub groups: Vec<GroupView>,
+    /// The request line, as for the first group.
     pub line: String,
     /// The fields.
     pub fields: Vec<Field>,
@@ -232,6 +228,23 @@ pub struct UpstreamView {
     pub host_of_server: bool,
     /// Who gets copies, and of how many in a hundred.
     pub mirror: Option<(String, u32)>,
+}
+
+/// A group of servers as configured.
+#[derive(Debug)]
+pub struct GroupView {
+    /// Its name.
+    pub name: String,
+    /// Its weight among those that share a request.
+    pub weight: u32,
+    /// The protocol: `http1`, `http2` or `auto`.
+    pub protocol: &'static str,
+    /// TLS to the servers.
+    pub tls: bool,
+    /// How a server is chosen; empty where the request names it.
+    pub balance: String,
+    /// The servers.
+    pub servers: Vec<Server>,
 }
 
 /// A server as configured.
@@ -273,7 +286,13 @@ pub(super) fn tunnel(
 ) -> Option<(TunnelView, Vec<PolicyView>)> {
     let routes = generation.tunnel_routes(&listener.name)?;
     let name = Some(question.url.host.as_str()).filter(|_| question.url.is_https);
-    let found = routes.only().or_else(|| routes.find(name, &[b"h2", b"http/1.1"], !routes.has_passthrough()));
+    let known = Known {
+        name,
+        protocols: &[b"h2", b"http/1.1"],
+        client: Some(question.client),
+        is_opened: !routes.has_passthrough(),
+    };
+    let found = routes.find(known);
     // Those of the listener are asked before anything is read, those of the rule once it is known.
     let own = generation.policies.of_listener(&listener.name);
     let mut notes = DryRun::default();
@@ -289,7 +308,7 @@ pub(super) fn tunnel(
         is_transparent: config.is_some_and(|config| config.source.client),
         is_denied,
         upstream: found.map(|route| route.group.config.name.clone()),
-        rule: found.map(|route| route.name.to_string()).unwrap_or_default(),
+        rule: found.map(|route| route.whom()).unwrap_or_default(),
         passthrough: found.is_some_and(|route| route.passthrough),
     };
     Some((view, policies))
@@ -331,14 +350,19 @@ pub(super) fn fill(
         is_doubtful: client.is_doubtful,
     });
     if let Service::Http = context.conn.listener.service {
-        explanation.routes = Some(routes(context, head));
+        let announced = ledger.dry_run.as_ref().and_then(|notes| notes.announced.clone());
+        explanation.announced = announced.as_ref().map(|method| method.as_str().to_owned());
+        explanation.routes = Some(match announced {
+            Some(method) => routes(context, &RequestHead { method, ..head.clone() }),
+            None => routes(context, head),
+        });
     }
     let Some(notes) = ledger.dry_run.as_deref() else { return };
     explanation.policies = policies(context, head, &notes.policies);
     explanation.contract = contract(ledger, notes);
     let route = ledger.route.as_deref();
     let forwarded = notes.forwarded.as_ref().filter(|_| !is_aborted && kept.status == 0);
-    explanation.upstream = forwarded.zip(route).map(|(sent, route)| upstream(generation, ledger, sent, route));
+    explanation.upstream = forwarded.zip(route).map(|(sent, route)| upstream(generation, sent, route));
     let is_ours = kept.status != 0;
     explanation.response = ResponseView {
         status: is_ours.then_some(if ledger.status == 0 { kept.status } else { ledger.status }),
@@ -449,8 +473,7 @@ fn contract(ledger: &Ledger, notes: &DryRun) -> Option<ContractView> {
     })
 }
 
-fn upstream(generation: &Generation, ledger: &Ledger, sent: &Forwarded, route: &RouteConfig) -> UpstreamView {
-    let config = ledger.group.as_ref().map(|group| &group.config);
+fn upstream(generation: &Generation, sent: &Forwarded, route: &RouteConfig) -> UpstreamView {
     let forward = match &route.action {
         Action::Forward(forward) => Some(forward),
         _ => None,
@@ -458,15 +481,7 @@ fn upstream(generation: &Generation, ledger: &Ledger, sent: &Forwarded, route: &
     let mirror = forward.and_then(|forward| forward.mirror.as_ref());
     let is_made = forward.is_some_and(|forward| matches!(forward.to, ForwardTo::Authority { .. }));
     UpstreamView {
-        names: sent.groups.clone(),
-        protocol: match config.map(|config| config.protocol) {
-            Some(UpstreamProtocol::Http2) => "http2",
-            Some(UpstreamProtocol::Auto) => "auto",
-            _ => "http1",
-        },
-        tls: ledger.group.as_ref().is_some_and(|group| group.connector().is_some()),
-        balance: config.filter(|_| !is_made).map(|config| balance(&config.balance)).unwrap_or_default(),
-        servers: config.map(|config| servers(config)).unwrap_or_default(),
+        groups: sent.groups.iter().map(|(group, weight)| group_view(group, *weight, is_made)).collect(),
         line: generation.config.environment.hide(&sent.line),
         fields: without_secrets(&sent.fields, Some(&route.request_headers), &generation.config),
         header: sent
@@ -480,11 +495,28 @@ fn upstream(generation: &Generation, ledger: &Ledger, sent: &Forwarded, route: &
     }
 }
 
+fn group_view(group: &Group, weight: u32, is_made: bool) -> GroupView {
+    let config = &group.config;
+    GroupView {
+        name: config.name.clone(),
+        weight,
+        protocol: match config.protocol {
+            UpstreamProtocol::Http2 => "http2",
+            UpstreamProtocol::Auto => "auto",
+            _ => "http1",
+        },
+        tls: group.connector().is_some(),
+        balance: if is_made { String::new() } else { balance(&config.balance) },
+        servers: servers(config),
+    }
+}
+
 fn address(address: &config::ServerAddress) -> String {
     match address {
         config::ServerAddress::Ip(address) => address.to_string(),
         config::ServerAddress::Name(name, port) => format!("{name}:{port}"),
         config::ServerAddress::Service(name) => format!("srv:{name}"),
+        config::ServerAddress::Listed(listed) => listed.to_string(),
         config::ServerAddress::Unix(path) => format!("unix:{}", path.display()),
     }
 }
@@ -496,6 +528,8 @@ fn balance(balance: &Balance) -> String {
         Balance::RandomTwo => "random_two".to_owned(),
         Balance::Hash { key, .. } => match key {
             HashKey::Client => "hash of client".to_owned(),
+            HashKey::WholePath => "hash of path".to_owned(),
+            HashKey::Target => "hash of path and query".to_owned(),
             HashKey::Header(name) => format!("hash of header {name}"),
             HashKey::Cookie(name) => format!("hash of cookie {name}"),
             HashKey::Path(name) => format!("hash of path parameter {name}"),

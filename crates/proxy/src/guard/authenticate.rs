@@ -8,7 +8,7 @@ use reason::Reason;
 use wire::http::RequestHead;
 
 use super::forward_auth;
-use super::request::ask_about;
+use super::request::{ask_about, look_up};
 use crate::auth::passwords::Credentials;
 use crate::auth::token::{self, Shown, shown_in};
 use crate::auth::{Grant, Passwords, Verifier, lookups};
@@ -30,9 +30,15 @@ pub(super) async fn authenticate(
 ) -> Result<(), Rejection> {
     let enforces = policy.config.mode == PolicyMode::Enforce;
     if let Some((rule, verifier)) = policy.token() {
-        let granted = verify_token(rule, verifier, enforces, head, ledger.dry_run.as_deref_mut()).await?;
+        let granted = verify_token((rule, verifier), enforces, (head, context), ledger.dry_run.as_deref_mut()).await?;
         let Some(grant) = granted else { return Ok(()) };
         check_grant(rule, &grant)?;
+        if policy.denies_token(&grant, || match shown_in(&head.fields, rule.cookie.as_deref()) {
+            Shown::One(token) => Some(token),
+            Shown::None | Shown::Unclear => None,
+        }) {
+            return Err(Rejection::of(Reason::TokenDenied));
+        }
         let subject = &mut ledger.subject;
         for (field, claim) in &rule.set {
             let untellable = |_| Rejection::of(Reason::JwtClaim);
@@ -46,6 +52,9 @@ pub(super) async fn authenticate(
             let text = format!("Basic realm=\"{}\", charset=\"UTF-8\"", rule.realm);
             if rejection.status == 401 { challenge(rejection, text) } else { rejection }
         })?;
+        if policy.denies_user(&user) {
+            return Err(Rejection::of(Reason::TokenDenied));
+        }
         if let Some(field) = &rule.user_header {
             ledger.subject.set(field, user.as_bytes()).map_err(|_| Rejection::of(Reason::PasswordWrong))?;
         }
@@ -82,16 +91,19 @@ async fn verify_password(
         return Err(Rejection::of(Reason::PasswordCheckBusy));
     };
     let client = context.client.address.map_or(0, network_of);
-    passwords.verify(&credentials, client).await.map_err(Rejection::of)?;
+    let report = &context.worker.report;
+    let waited = |time, result: Result<(), Reason>| {
+        report.authentication("basic", &rule.realm, result.err().map_or("accepted", |reason| reason.code()), time);
+    };
+    passwords.verify(&credentials, client, waited).await.map_err(Rejection::of)?;
     Ok(credentials.user)
 }
 
 /// What the token of a request says; none if it need not show one, or if nobody waits to know.
 async fn verify_token(
-    rule: &TokenRule,
-    verifier: Option<&Verifier>,
+    (rule, verifier): (&TokenRule, Option<&Verifier>),
     enforces: bool,
-    head: &RequestHead,
+    (head, context): (&RequestHead, Context<'_>),
     dry_run: Option<&mut DryRun>,
 ) -> Result<Option<Grant>, Rejection> {
     let shown = shown_in(&head.fields, rule.cookie.as_deref());
@@ -115,7 +127,7 @@ async fn verify_token(
         }
         Some(Verifier::Asked(server)) => {
             let said = match enforces {
-                true => Some(lookups::look_up(server, token, ask_about).await),
+                true => Some(look_up(server, token, context).await),
                 false => lookups::look_up_for_later(server, token, ask_about),
             };
             let Some(said) = said else { return Ok(None) };
@@ -148,5 +160,5 @@ fn invalid(rejected: token::Rejected) -> Rejection {
 }
 
 fn challenge(rejection: Rejection, text: impl Into<Box<str>>) -> Rejection {
-    Rejection { challenge: Some(text.into()), ..rejection }
+    rejection.telling(|details| details.challenge = Some(text.into()))
 }

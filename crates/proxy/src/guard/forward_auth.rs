@@ -6,6 +6,7 @@
 use std::cell::Cell;
 use std::io::Write as _;
 use std::sync::Arc;
+use std::time::Instant;
 
 use config::{ForwardAuth, REDACTED};
 use net::Deadline;
@@ -39,18 +40,33 @@ pub(super) async fn ask(
     context: Context<'_>,
     subject: &mut Subject,
 ) -> Result<(), Rejection> {
+    let began = Instant::now();
+    let result = match respond(rule, head, context).await {
+        Ok(answered) => judge(rule, answered, subject),
+        Err((reason, problem)) => Err(failed(rule, reason, &problem)),
+    };
+    let outcome = match &result {
+        Ok(()) => "accepted",
+        Err(rejection) => rejection.reason.code(),
+    };
+    context.worker.report.authentication("forward_auth", &rule.upstream, outcome, began.elapsed());
+    result
+}
+
+/// The service's response, in time.
+async fn respond(rule: &ForwardAuth, head: &RequestHead, context: Context<'_>) -> Result<Answered, (Reason, String)> {
     let slow = Cell::new(None);
     let asked = Deadline::new().within(rule.timeout, Box::pin(send(rule, head, context, &slow))).await;
-    let answered = match asked {
-        Ok(Ok(answered)) => answered,
-        Ok(Err((reason, problem))) => return Err(failed(rule, reason, &problem)),
-        Err(_) => {
-            if let (Some(server), Some(group)) = (slow.take(), context.generation.group(&rule.upstream)) {
-                let _ = server.failed(group.config.ejection);
-            }
-            return Err(failed(rule, Reason::AuthServiceTimeout, "no whole response in time"));
+    asked.unwrap_or_else(|_| {
+        if let (Some(server), Some(group)) = (slow.take(), context.generation.group(&rule.upstream)) {
+            let _ = server.failed(group.config.ejection);
         }
-    };
+        Err((Reason::AuthServiceTimeout, "no whole response in time".to_owned()))
+    })
+}
+
+/// What its response means for the request.
+fn judge(rule: &ForwardAuth, answered: Answered, subject: &mut Subject) -> Result<(), Rejection> {
     let status = answered.head.status;
     match status {
         200..300 => note(rule, &answered.head, subject),
@@ -124,7 +140,7 @@ fn denied(answered: Answered) -> Rejection {
             relayed.fields.push((name.to_vec(), value.to_vec()));
         }
     }
-    Rejection { relayed: Some(Box::new(relayed)), ..Rejection::with_status(Reason::AuthServiceDenied, head.status) }
+    Rejection::with_status(Reason::AuthServiceDenied, head.status).telling(|details| details.relayed = Some(relayed))
 }
 
 fn failed(rule: &ForwardAuth, reason: Reason, problem: &str) -> Rejection {

@@ -5,6 +5,7 @@
 use reason::Reason;
 use wire::http::RequestHead;
 
+use crate::auth::DeniedTokens;
 use crate::client::RequestClient;
 use crate::contracts::ActiveContract;
 use crate::generation::Generation;
@@ -33,7 +34,12 @@ pub fn validate(
             return rejected(Reason::AddressNotAllowed);
         }
     }
-    if active.denied.as_ref().is_some_and(|denied| denied.denies(head)) {
+    let denials = generation.policies.denials();
+    let is_denied = |denied: &DeniedTokens| {
+        denied.denies(head)
+            || (denials.is_used() && denied.denies_by(head, |fingerprint| denials.denies_fingerprint(fingerprint)))
+    };
+    if active.denied.as_ref().is_some_and(is_denied) {
         return rejected(Reason::TokenDenied);
     }
     Ok(())

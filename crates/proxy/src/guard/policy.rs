@@ -17,6 +17,7 @@ use crate::message::context::Context;
 use crate::message::ledger::Ledger;
 use crate::message::rejection::{Limited, Rejection};
 use crate::policies::{ActivePolicy, Denied, Permit};
+use crate::route::Sought;
 
 /// Rejects a request that one of these policies does not let pass. Who it comes from, and what it counts as until it ends, is noted in its ledger.
 ///
@@ -29,7 +30,7 @@ pub(super) async fn check<'p>(
     ledger: &mut Ledger,
 ) -> Result<(), Rejection> {
     for policy in policies {
-        if !policy.concerns(&context.sought(head)) {
+        if !policy.concerns(&Sought { subject: Some(&ledger.subject), ..context.sought(head) }) {
             rehearsal::skip(policy, ledger);
             continue;
         }
@@ -53,18 +54,22 @@ pub(super) async fn check<'p>(
     Ok(())
 }
 
-/// Counts a rejection, which is none where the policy only logs.
+/// Counts what a policy says; a rejection is none where the policy only logs.
 fn enforced(
     policy: &ActivePolicy,
     checked: Result<(), Rejection>,
     context: Context<'_>,
     ledger: &mut Ledger,
 ) -> Result<(), Rejection> {
-    let Err(rejection) = checked else { return Ok(()) };
+    let Err(rejection) = checked else {
+        context.worker.report.policy_passed(&policy.config.name);
+        return Ok(());
+    };
     let enforces = policy.config.mode == PolicyMode::Enforce;
     let decision = if enforces { "rejected" } else { "logged" };
     context.worker.report.policy(&policy.config.name, decision, rejection.reason);
     if !enforces {
+        ledger.would_reject.push(policy.would_reject(rejection.reason));
         return Ok(());
     }
     ledger.policy = Some(Arc::clone(&policy.config));
@@ -103,22 +108,19 @@ fn count(policy: &ActivePolicy, checked: Result<Option<Permit>, Denied>, ledger:
 }
 
 pub(super) fn rejection(policy: &ActivePolicy, denied: Denied) -> Rejection {
-    let retry_after = match denied {
-        Denied::Maintenance(after) => Some(seconds(after)),
-        _ => None,
-    };
-    let limited = match denied {
-        Denied::Rate(early) => policy.config.rate_limit.as_ref().map(|limit| {
-            Box::new(Limited {
+    let rejection = Rejection::of(policy.reason(denied));
+    match denied {
+        Denied::Maintenance(after) => rejection.telling(|details| details.retry_after = Some(seconds(after))),
+        Denied::Rate(early) => rejection.telling(|details| {
+            details.limited = policy.config.rate_limit.as_ref().map(|limit| Limited {
                 policy: policy.config.name.clone(),
                 quota: limit.burst,
                 window: seconds(limit.interval.saturating_mul(limit.burst)),
                 retry_after: seconds(early),
-            })
+            });
         }),
-        _ => None,
-    };
-    Rejection { retry_after, limited, ..Rejection::of(policy.reason(denied)) }
+        _ => rejection,
+    }
 }
 
 /// Whole seconds, rounded up.

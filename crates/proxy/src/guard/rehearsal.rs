@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use config::{LimitKey, PolicyConfig, PolicyMode};
+use config::{LimitKey, PolicyConfig, PolicyMode, ValueOf};
 use reason::Reason;
 use wire::http::RequestHead;
 
@@ -51,9 +51,12 @@ pub(super) async fn check(
 pub(super) fn skip(policy: &ActivePolicy, ledger: &mut Ledger) {
     if let Some(dry_run) = &mut ledger.dry_run {
         dry_run.begin_policy(&policy.config.name, policy.config.mode == PolicyMode::Log);
-        match policy.config.when.ja4.is_empty() {
-            true => dry_run.checked("when", Ok(()), "does not hold, so nothing else of it is asked"),
-            false => dry_run.unknown("when", "the JA4 fingerprint of the client is not known"),
+        let when = &policy.config.when;
+        let has_claim = when.values.iter().any(|condition| condition.of == ValueOf::Claim);
+        match (when.ja4.is_empty(), has_claim && dry_run.is_partial) {
+            (false, _) => dry_run.unknown("when", "the JA4 fingerprint of the client is not known"),
+            (true, true) => dry_run.unknown("when", "the claims of the token are not known"),
+            (true, false) => dry_run.checked("when", Ok(()), "does not hold, so nothing else of it is asked"),
         }
     }
 }

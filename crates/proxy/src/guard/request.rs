@@ -313,7 +313,7 @@ impl<'a> Asked<'a> {
         if !self.blocks() {
             return lookups::look_up_for_later(server, token, ask_about);
         }
-        Some(lookups::look_up(server, token, ask_about).await)
+        Some(look_up(server, token, self.candidate.context).await)
     }
 
     /// Verifies the bearer token that a request shows, once and whatever alternative it satisfies, since the upstream would believe it; then one
@@ -399,6 +399,15 @@ fn report_token(rejected: token::Rejected, findings: &mut Findings) -> token::Re
     rejected
 }
 
+/// What an introspection server says of a token.
+pub(super) async fn look_up(server: &Arc<Introspection>, token: &[u8], context: Context<'_>) -> LookedUp {
+    let (report, host) = (&context.worker.report, &server.config.host);
+    let waited = |time, result: Result<(), Reason>| {
+        report.authentication("introspection", host, result.err().map_or("accepted", |reason| reason.code()), time);
+    };
+    lookups::look_up(server, token, ask_about, waited).await
+}
+
 /// Asks an introspection server about a token; the body of its response.
 pub(super) async fn ask_about(server: Arc<Introspection>, token: Vec<u8>) -> Result<Vec<u8>, String> {
     let (fields, form) = (server.fields(), server.form(&token));
@@ -408,7 +417,7 @@ pub(super) async fn ask_about(server: Arc<Introspection>, token: Vec<u8>) -> Res
 }
 
 /// What an introspection server says of a request's token.
-type LookedUp = Result<Rc<introspection::Granted>, token::Rejected>;
+pub(super) type LookedUp = Result<Rc<introspection::Granted>, token::Rejected>;
 
 /// What follows `Bearer` in a credential that is a whole Authorization field, as API keys are; else all of it.
 fn without_bearer(credential: &[u8]) -> &[u8] {
@@ -419,7 +428,7 @@ fn without_bearer(credential: &[u8]) -> &[u8] {
 }
 
 fn challenge(rejection: &mut Rejection, challenged: Option<token::Rejected>) {
-    let Some(reported) = &mut rejection.reported else { return };
+    let Some(reported) = rejection.reported_mut() else { return };
     reported.challenge = Some(match challenged {
         Some(_) => "Bearer error=\"invalid_token\"",
         None => "Bearer",
@@ -481,8 +490,8 @@ impl<'a> Candidate<'a> {
     /// The rejection of a path that may be that of an operation which is validated, while the one that it is of as written is not.
     fn ambiguous(&self) -> Rejection {
         let (config, reason) = (&self.active.config, Reason::AmbiguousPath);
-        let reported = Some(Box::new(reported_unknown(config, reason)));
-        Rejection { reported, ..Rejection::with_status(reason, config.block_status.unwrap_or(reason.status())) }
+        let rejection = Rejection::with_status(reason, config.block_status.unwrap_or(reason.status()));
+        rejection.telling(|details| details.reported = Some(reported_unknown(config, reason)))
     }
 
     fn admitted(
@@ -545,9 +554,9 @@ impl<'a> Candidate<'a> {
             return Ok(self.admitted(Grounds::NoOperation, None, Mode::Off, false));
         }
         let allow = allow.filter(|_| config.block_status.is_none());
-        let reported = Some(Box::new(reported_unknown(config, reason)));
-        let status = config.block_status.unwrap_or(reason.status());
-        Err(Rejection { allow, reported, ..Rejection::with_status(reason, status) }.into())
+        let rejection = Rejection::with_status(reason, config.block_status.unwrap_or(reason.status()));
+        let reported = Some(reported_unknown(config, reason));
+        Err(rejection.telling(|details| (details.allow, details.reported) = (allow, reported)).into())
     }
 }
 

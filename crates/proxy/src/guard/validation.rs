@@ -169,11 +169,10 @@ pub fn rejection(active: &ActiveContract, side: Side, violation: &Violation) -> 
         (_, Side::Request) => (Fault::Client, violation.status()),
         (_, Side::Response) => (Fault::Upstream, 502),
     };
-    Rejection {
-        fault,
-        reported: Some(Box::new(reported(active, side, violation))),
-        ..Rejection::with_status(reason, graphql::status_of(active, reason).or(config.block_status).unwrap_or(fitting))
-    }
+    let status = graphql::status_of(active, reason).or(config.block_status).unwrap_or(fitting);
+    let mut rejection = Rejection::with_status(reason, status);
+    rejection.fault = fault;
+    rejection.telling(|details| details.reported = Some(reported(active, side, violation)))
 }
 
 fn reported(active: &ActiveContract, side: Side, violation: &Violation) -> Reported {

@@ -328,7 +328,9 @@ async fn reject_head(
     write_framing(BodyFraming::Length(body.len() as u64), &mut out);
     out.extend_from_slice(b"Connection: close\r\n\r\n");
     out.extend_from_slice(&body);
-    let _ = Deadline::new().within(LINGER, transport.send(&out)).await;
+    if let Ok(Ok(())) = Deadline::new().within(LINGER, transport.send(&out)).await {
+        ledger.sent.set(body.len() as u64);
+    }
     recycle(out);
 }
 

@@ -37,7 +37,7 @@ use crate::message::h2::{H2Answer, H2Body, Sending, read_request};
 use crate::message::ledger::{Ledger, OpenRequest};
 use crate::message::received::is_malformed;
 use crate::message::scratch;
-use crate::message::sides::ResponseSink;
+use crate::message::sides::{MessageBody, ResponseSink};
 use crate::worker::Worker;
 
 /// What a client of HTTP/2 says first (RFC 9113 §3.4).
@@ -60,6 +60,9 @@ const SMALL_FRAMES: usize = 256 * (STREAM_WINDOW as usize / 16);
 /// Bytes of responses the library may hold for one stream.
 const SEND_BUFFER: usize = 128 * 1024;
 
+/// How long the rest of a body is dropped that nobody reads.
+const LINGER: Duration = Duration::from_secs(1);
+
 /// Without streams, how long a client may take to acknowledge the farewell before it is closed under it.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -72,13 +75,13 @@ pub fn is_preface(first: &[u8]) -> Option<bool> {
 /// Serves streams until the connection ends. `input`: bytes of the client that were received already.
 pub async fn serve(transport: Rc<Transport>, input: Chunk, conn: Rc<Conn>, worker: Rc<Worker>) {
     let (limits, announces_websocket) = terms(&conn, &worker);
-    let mut deadline = Deadline::new();
+    let (mut deadline, mut is_late) = (Deadline::new(), false);
     let sending = Sending { outbox: Rc::default(), transport };
     let (io, noticed) = H2Io::new(Rc::clone(&sending.transport), input, Sender::Client, Floods::of_client(&limits));
-    let io = io.with_outbox(&sending.outbox);
-    let handshake = builder(&limits, announces_websocket).handshake::<_, Bytes>(io);
-    let Ok(Ok(mut connection)) = deadline.within(limits.handshake_timeout, handshake).await else {
-        h1::record_silence(&conn, &worker, Reason::Http2PrefaceInvalid);
+    let opening = builder(&limits, announces_websocket).handshake::<_, Bytes>(io.with_outbox(&sending.outbox));
+    let opening = deadline.within(limits.handshake_timeout, opening);
+    let Ok(Ok(mut connection)) = opening.await.inspect_err(|_| is_late = true) else {
+        h1::record_silence(&conn, &worker, why_unopened(&noticed, is_late));
         return close(&sending).await;
     };
     let mut stage = pin!(worker.shutdown.notified());
@@ -139,6 +142,16 @@ pub async fn serve(transport: Rc<Transport>, input: Chunk, conn: Rc<Conn>, worke
     }
     drop(connection);
     close(&sending).await;
+}
+
+/// Why there is no HTTP/2 on a connection. Browsers open spare ones and close them unused.
+fn why_unopened(noticed: &Noticed, is_late: bool) -> Reason {
+    let (_, heard) = noticed.traffic();
+    match (heard, is_late) {
+        (0, false) => Reason::ClosedWithoutRequest,
+        (0, true) => Reason::IdleWithoutRequest,
+        _ => Reason::Http2PrefaceInvalid,
+    }
 }
 
 /// Closes the connection under the streams.
@@ -379,15 +392,45 @@ async fn stream(
         Err(_) if !sink.has_begun() => noticed.floods.cancelled(coarse().saturating_sub(opened_at)),
         _ => noticed.floods.answered(),
     }
+    let most = Some(limits.max_drain_bytes).filter(|_| !open.parts.request.is_extended_connect());
+    open.end();
+    end(outcome, (&mut body, &mut sink), most, &mut parts.timers.upload).await;
+    scratch::give(parts);
+}
+
+/// Ends a stream whose exchange has come to this. `most`: bytes of a body that nobody reads which are dropped first, if it is one.
+async fn end(
+    outcome: Result<(), ErrorCode>,
+    (body, sink): (&mut H2Body, &mut H2Answer),
+    most: Option<u64>,
+    deadline: &mut Deadline,
+) {
     match outcome {
         Err(_) if body.malformed().is_some() => sink.reset(ErrorCode::PROTOCOL_ERROR),
         Err(reason) => sink.reset(reason),
-        // The answer is whole and the rest of the request unwanted (RFC 9113 §8.1).
-        Ok(()) if !body.is_finished() => sink.reset(ErrorCode::NO_ERROR),
-        Ok(()) => {}
+        Ok(()) => {
+            // Old clients, such as curl 7.88, take a reset while they still send for a failure, although the response was whole.
+            if let Some(most) = most {
+                drop_rest(body, most, deadline).await;
+            }
+            if !body.is_finished() {
+                // The rest of the request is unwanted (RFC 9113 §8.1).
+                sink.reset(ErrorCode::NO_ERROR);
+            }
+        }
     }
-    open.end();
-    scratch::give(parts);
+}
+
+/// Drops what is left of a body that nobody reads, if that is little and comes soon.
+async fn drop_rest(body: &mut H2Body, most: u64, deadline: &mut Deadline) {
+    let until = coarse() + LINGER;
+    let mut dropped = 0;
+    while !body.is_finished() && body.ends_within(most) && dropped <= most {
+        match deadline.until(until, body.next()).await {
+            Ok(Ok(Some(piece))) => dropped += piece.len() as u64,
+            _ => break,
+        }
+    }
 }
 
 /// What becomes of a stream with its exchange: where that has opened a tunnel, it is carried to its end.

@@ -39,6 +39,9 @@ use crate::worker::Worker;
 /// Between saying that we are about to leave and saying which requests are the last; and how long a client without requests may then take to close.
 const FAREWELL: Duration = Duration::from_secs(1);
 
+/// While a request is under way and all is quiet: one may be lost, and a client may ask for an idle timeout of half of ours.
+const PINGS_PER_IDLE_TIMEOUT: u32 = 4;
+
 /// The last stream that there can be for a request (RFC 9114 §5.2): all that come are still served.
 const LAST_STREAM: u64 = (1 << 62) - 4;
 
@@ -144,13 +147,14 @@ impl Connection {
         loop {
             let is_idle = running.count() == 0;
             let until = step.until(leaving, is_idle, self.limits.keep_alive_timeout);
-            // Another process reads the socket: nothing can be gone on with.
-            let is_served = accepted > 0 || worker.is_handed_over();
+            let until = if is_idle || leaving == Leaving::Announced { until } else { until.min(self.next_ping()) };
+            let is_served = accepted > 0;
             let next = poll_fn(|context| {
                 if let Poll::Ready(turn) = self.poll(context) {
                     return Poll::Ready(turn);
                 }
                 match leaving {
+                    Leaving::No if self.shared.quic.is_asked_to_leave() => Poll::Ready(Turn::Leave(Reason::Drained)),
                     Leaving::No => poll_leave(worker, stage.as_mut(), is_served, context).map(Turn::Leave),
                     _ => running.poll_idle(context, is_idle).map(|()| Turn::Idle),
                 }
@@ -171,7 +175,6 @@ impl Connection {
                     self.spawn(stream, worker, &running);
                 }
                 Ok(Turn::Lost) => break,
-                Ok(Turn::Leave(_)) if worker.is_handed_over() => self.shared.end(Code::NO_ERROR),
                 Ok(Turn::Leave(reason)) => {
                     (leaving, why) = (Leaving::Announced, reason);
                     self.streams.goaway(LAST_STREAM);
@@ -181,7 +184,8 @@ impl Connection {
                     leaving = Leaving::Bounded;
                     self.streams.goaway(next_stream);
                 }
-                Err(_) if running.count() > 0 => {}
+                // QUIC would end it for being idle, while a response or a tunnel is only quiet.
+                Err(_) if running.count() > 0 => self.shared.quic.ping(),
                 Err(_) if leaving == Leaving::No => {
                     (leaving, why) = (Leaving::Announced, Reason::IdleWithoutRequest);
                     self.streams.goaway(LAST_STREAM);
@@ -197,6 +201,11 @@ impl Connection {
             Some(Code::NO_ERROR) | None => None,
             Some(_) => Some(Reason::Http3ProtocolError).filter(|_| accepted == 0),
         }
+    }
+
+    /// When a client whose requests are quiet is asked whether it is there, on the coarse clock.
+    fn next_ping(&self) -> Duration {
+        coarse() + self.shared.quic.idle_timeout() / PINGS_PER_IDLE_TIMEOUT
     }
 
     /// Whether the client has not acknowledged all of a response.

@@ -32,6 +32,12 @@ pub enum Ending {
     Cut,
 }
 
+/// How long nothing may move.
+fn idle_timeout(context: Context<'_>, ledger: &Ledger) -> Duration {
+    let limits = context.limits();
+    ledger.route.as_ref().map_or(limits.tunnel_idle_timeout, |route| route.tunnel_idle_timeout(limits))
+}
+
 /// Carries bytes between a client, who has sent `first` already, and the server that it was upgraded to.
 pub async fn carry(
     context: Context<'_>,
@@ -46,7 +52,7 @@ pub async fn carry(
     let serves_half_closed = context.conn.listener.options.half_close == HalfClose::Serve;
     let throttles = ledger.throttles.clone();
     let bounds = Bounds {
-        idle: context.generation.config.limits.tunnel_idle_timeout,
+        idle: idle_timeout(context, ledger),
         until: None,
         finished_client: (!serves_half_closed).then_some(FINISHED_CLIENT_WAIT),
         throttles: &throttles,
@@ -103,7 +109,7 @@ pub async fn carry_stream(
     ledger: &mut Ledger,
 ) -> Result<(), StreamCut> {
     body.begin_tunnel();
-    answer.begin_tunnel(context.generation.config.limits.tunnel_idle_timeout);
+    answer.begin_tunnel(idle_timeout(context, ledger));
     let client = (FromStream { body }, ToStream { answer: &mut *answer });
     match carry(context, client, Chunk::empty(), upgraded, ledger).await {
         Ending::Orderly => answer.end(None).await.map_err(|_| StreamCut),

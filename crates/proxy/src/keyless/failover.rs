@@ -14,7 +14,7 @@ use telemetry::KeyCounts;
 use tls::{KeyRequest, KeyResponse};
 use tokio::sync::Notify;
 use transport::KeyFailure;
-use wire::keyless::Frame;
+use wire::keyless::{Frame, KeyFamily, opcode};
 
 use super::KeyGroup;
 use super::peer::{Peer, keep};
@@ -157,6 +157,38 @@ impl Client {
             }
             tokio::time::sleep(pause).await;
             tried.clear();
+        }
+    }
+
+    /// Has a new key made by one server, and gives its public half (RFC 5280 §4.1.2.7): whether that is a key, and whether the server has it, shows once
+    /// it signs. Nobody else is asked, since each would make one.
+    ///
+    /// # Errors
+    /// Why there is none; [`KeyFailure::Unaskable`] if the server does not speak the extension, or makes no such keys.
+    pub async fn make_key(self: &Rc<Client>, family: KeyFamily, until: Duration) -> Result<Vec<u8>, KeyFailure> {
+        let _place = self.admit()?;
+        let code = [family.code().ok_or(KeyFailure::Unaskable)?];
+        loop {
+            let peer = match self.choose(&[]) {
+                Some(peer) => peer,
+                None => self.wait_for_server(until).await?,
+            };
+            let connection = peer.connection().ok_or(KeyFailure::Unavailable)?;
+            if !connection.is_extended() {
+                return Err(KeyFailure::Unaskable);
+            }
+            let started = Instant::now();
+            let asked = connection.ask(Frame { opcode: opcode::MAKE_KEY, payload: &code, ..Frame::default() })?;
+            let answered = Deadline::new().until(until, asked).await.unwrap_or(Err(KeyFailure::Timeout));
+            let outcome = answered.as_ref().map_or_else(|failure| failure.outcome(), |_| "success");
+            self.counts.operation(&peer.server.name, outcome, started.elapsed());
+            // It makes one at a time.
+            match answered {
+                Err(KeyFailure::Busy { retry_after }) if coarse() + spread(retry_after) < until => {
+                    tokio::time::sleep(spread(retry_after)).await;
+                }
+                answered => return answered,
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use config::KeyServersConfig;
+use config::{ENROLLED_IDENTITY, KeyServersConfig};
 use tls::crypto::Certificate;
 
 use crate::upstream::{Group, inputs};
@@ -24,6 +24,7 @@ impl KeyGroup {
     /// # Errors
     /// A file is missing or unusable; says which.
     pub fn new(config: &Arc<KeyServersConfig>, previous: Option<&Arc<KeyGroup>>) -> Result<Arc<KeyGroup>, String> {
+        check_enrolled(config)?;
         let files = inputs::digest(&config.upstream)?;
         if let Some(previous) = previous.filter(|previous| previous.files == files && previous.config == *config) {
             return Ok(Arc::clone(previous));
@@ -32,6 +33,18 @@ impl KeyGroup {
         check_client_certificate(config)?;
         Ok(Arc::new(KeyGroup { config: Arc::clone(config), servers, files }))
     }
+}
+
+/// An edge that is to enrol by itself cannot: that takes a token.
+fn check_enrolled(config: &KeyServersConfig) -> Result<(), String> {
+    let Some(folder) = &config.enrolment else { return Ok(()) };
+    if folder.join(ENROLLED_IDENTITY).exists() {
+        return Ok(());
+    }
+    let place = folder.display();
+    Err(format!(
+        "{place}: this node is not enrolled; have a token made at the key server (`portunus key-server token`), and run `portunus enrol --folder {place}` here"
+    ))
 }
 
 /// Every key server demands a certificate whose usage lets it prove a client.

@@ -20,6 +20,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(25);
 /// See [`FIRST_PAUSE`].
 const LONGEST_PAUSE: Duration = Duration::from_millis(400);
 
+/// A connection that ends sooner was not wanted.
+const SHORT_LIFE: Duration = Duration::from_secs(1);
+
 /// What a server without a measurement is taken to need, microseconds: little, so that it is tried.
 const UNMEASURED_US: f32 = 300.0;
 
@@ -47,6 +50,8 @@ pub struct Peer {
     is_silent: Cell<bool>,
     /// The last try to connect failed.
     is_unreachable: Cell<bool>,
+    /// Connections in a row that ended as soon as they had begun: the server rejects us, which it can say only then (RFC 8446 §4.4.2.4).
+    rejections: Cell<u32>,
     /// Something changed that the keeper should see.
     changed: Notify,
     counts: KeyCounts,
@@ -64,6 +69,7 @@ impl Peer {
             has_left: Cell::new(false),
             is_silent: Cell::new(false),
             is_unreachable: Cell::new(false),
+            rejections: Cell::new(0),
             changed: Notify::new(),
             counts,
         };
@@ -189,6 +195,9 @@ pub async fn keep(client: Weak<Client>, peer: Rc<Peer>) {
         let group = Arc::clone(&owner.group().servers);
         // A client that is let go of while this waits must not be held.
         drop(owner);
+        if let Some(before) = peer.rejections.get().checked_sub(1) {
+            tokio::time::sleep(pause_after(before)).await;
+        }
         match upstream::connect(Target::own(&group, &peer.server)).await {
             Ok(transport) => {
                 failures = 0;
@@ -223,9 +232,11 @@ fn begin(peer: &Rc<Peer>, connection: Connection, ping_interval: Duration) {
     tracing::info!(server = %peer.server.name, extension = connection.is_extended(), "connected to a key server");
     peer.connections.borrow_mut().push(Rc::clone(&connection));
     peer.revive();
-    let peer = Rc::clone(peer);
+    let (peer, began) = (Rc::clone(peer), coarse());
     tokio::task::spawn_local(async move {
         let ended = connection.serve(ping_interval, &*peer).await;
+        let is_rejected = coarse().saturating_sub(began) < SHORT_LIFE;
+        peer.rejections.set(if is_rejected { peer.rejections.get().saturating_add(1) } else { 0 });
         if !matches!(ended, Ended::Left) {
             tracing::warn!(server = %peer.server.name, why = %ended, "connection to a key server ended");
         }

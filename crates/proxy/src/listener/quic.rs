@@ -12,16 +12,17 @@ use quic::{Attempt, Connection, Decision, Event, Failure, FailureCause, Hub, Set
 use reason::Reason;
 use telemetry::OncePerSecond;
 use tls::{Alert, Choice, Chooser};
-use tokio::sync::Notify;
 use wire::client_hello::ClientHello;
 use wire::http::http3::Code;
 
+use crate::admission::Counted;
 use crate::certificates::TlsFront;
 use crate::client;
 use crate::conn::accepted::Opened;
 use crate::connection::{Conn, ConnTls, ended_before};
 use crate::handshake;
 use crate::http::h3;
+use crate::udp_group::{Group, Reins};
 use crate::worker::{Listening, Worker};
 
 /// Connections without a packet for this long end. Each takes memory, and a client that comes back has a ticket.
@@ -41,8 +42,8 @@ const SEND_BUFFER: u32 = 256 * 1024;
 const HANDSHAKES_BEFORE_RETRY: usize = 100;
 const MAX_HANDSHAKES: usize = 1000;
 
-/// How long what is open may take to say its farewell to another process that reads the socket.
-const FAREWELL: Duration = Duration::from_millis(100);
+/// Those that one client may have under way with all workers once its address is proved.
+const MAX_HANDSHAKES_PER_CLIENT: usize = 100;
 
 /// Between two looks at whether all connections of a closed listener have ended.
 const LOOK: Duration = Duration::from_millis(200);
@@ -76,24 +77,41 @@ struct Opening {
     listener: Arc<ListenerConfig>,
     front: Arc<TlsFront>,
     counted: Opened,
+    /// Counts it among its client's handshakes, if the address is proved.
+    _shaking: Counted,
     local: SocketAddr,
     at: (SystemTime, Instant),
 }
 
-/// Serves one socket until it is closed or the worker drains, and its connections have ended.
-pub async fn serve(listener: UdpListener, place: Place<SocketAddr>, worker: Rc<Worker>, closing: Rc<Notify>) {
+/// Serves one socket until it is let go or the worker drains, and all connections of its group have ended. Where a listener was taken away, they are closed
+/// after `drain_timeout`.
+pub async fn serve(
+    listener: UdpListener,
+    place: Place<SocketAddr>,
+    worker: Rc<Worker>,
+    (group, reins): (Arc<Group>, Rc<Reins>),
+) {
     let _counted = Listening::new(&worker.shared);
     let mut generation = worker.pin();
     let settings =
         settings(generation.quic_listener(&place).map(|listener| generation.config.limits_at(&listener.name)));
-    let mut hub = Hub::new(listener, Arc::clone(&worker.shared.acceptor), &worker.shared.quic_secrets, settings);
+    let (position, _) = listener.lane();
+    let mut hub =
+        Hub::new(listener, Arc::clone(&worker.shared.acceptor), &worker.shared.quic_secrets, settings, group.lanes());
     let alpn: Arc<[Vec<u8>]> = Arc::from([b"h3".to_vec()]);
     let mut is_closing = false;
+    let mut until = None;
+    let mut busy = Some(group.enter());
+    link(&mut hub, &group, position);
     loop {
         let mut admit = |attempt: Attempt| admit(attempt, (&place, &alpn), &worker);
         tokio::select! {
             biased;
-            () = closing.notified(), if !is_closing => is_closing = true,
+            is_let_go = reins.changed() => {
+                is_closing = is_let_go;
+                until = let_go(&mut hub, is_let_go, until, &worker);
+                link(&mut hub, &group, position);
+            }
             () = worker.closed(), if !is_closing => is_closing = true,
             () = tokio::time::sleep(LOOK), if is_closing => {}
             event = hub.next(&mut admit) => match event {
@@ -108,18 +126,23 @@ pub async fn serve(listener: UdpListener, place: Place<SocketAddr>, worker: Rc<W
                 }
             },
         }
-        if is_closing {
+        if !is_closing {
+            busy.get_or_insert_with(|| group.enter());
+        } else {
+            if until.is_some_and(|until| Instant::now() >= until) {
+                hub.close_all(Code::NO_ERROR.0, b"the listener is closed");
+            }
             if hub.connections() == 0 {
+                busy = None;
+            }
+            // All hubs of the group stay until none of them is needed: with another number of workers, the process that took over passes a datagram to any of them.
+            if !group.is_busy() && !hub.has_predecessor() {
                 return;
             }
-            if !worker.is_handed_over() {
-                hub.refuse_new();
+            if worker.is_handed_over() {
+                hub.hand_over();
             } else {
-                // Two processes cannot read one socket: what is open says farewell, and whoever else comes is the other one's.
-                hub.hush();
-                let mut refuse = |_| Decision::Ignore;
-                let _ = tokio::time::timeout(FAREWELL, async { while hub.next(&mut refuse).await.is_ok() {} }).await;
-                return;
+                hub.refuse_new(true);
             }
         }
         let newest = worker.pin();
@@ -130,6 +153,24 @@ pub async fn serve(listener: UdpListener, place: Place<SocketAddr>, worker: Rc<W
             generation = newest;
         }
     }
+}
+
+/// Has clients go where the configuration has no such listener any more, or lets new ones come again; says until when connections may stay.
+fn let_go<K>(hub: &mut Hub<K>, is_let_go: bool, until: Option<Instant>, worker: &Worker) -> Option<Instant> {
+    hub.refuse_new(is_let_go);
+    if !is_let_go {
+        return None;
+    }
+    hub.ask_to_leave();
+    until.or_else(|| Some(Instant::now() + worker.pin().config.limits.drain_timeout))
+}
+
+/// Gives a hub its links to the hubs on the same socket in other processes.
+fn link<K>(hub: &mut Hub<K>, group: &Group, position: usize) {
+    let [older, newer] = group.take_links(position);
+    older.into_iter().for_each(|link| hub.follow(link));
+    newer.into_iter().for_each(|link| hub.precede(link, group.lanes()));
+    group.stand_in(position).into_iter().for_each(|lane| hub.follow_by(lane));
 }
 
 fn settings(limits: Option<&Limits>) -> Settings {
@@ -162,13 +203,18 @@ fn admit(
     if worker.shared.admission.is_full(generation.config.limits.max_connections) {
         return Decision::Refuse;
     }
+    // What has not proved its address may be anybody's, and there are few of them at once.
+    let proved = Some(attempt.remote).filter(|_| attempt.is_validated);
+    let Some(shaking) = worker.shared.handshakes.admit(proved, MAX_HANDSHAKES_PER_CLIENT) else {
+        return Decision::Refuse;
+    };
     let Some(admitted) = worker.shared.admission.admit(None, 0) else { return Decision::Refuse };
     worker.report.connection_opened(&listener.name);
     let counted = Opened::new(Rc::clone(worker), Arc::clone(listener), Some(attempt.remote), admitted);
     let at = (SystemTime::now(), Instant::now());
-    let opening =
-        Opening { listener: Arc::clone(listener), front: Arc::clone(front), counted, local: attempt.local, at };
-    let chooser = ForHttp3 { front: Arc::clone(front), alpn: Arc::clone(alpn) };
+    let (listener, front) = (Arc::clone(listener), Arc::clone(front));
+    let opening = Opening { listener, front: Arc::clone(&front), counted, _shaking: shaking, local: attempt.local, at };
+    let chooser = ForHttp3 { front, alpn: Arc::clone(alpn) };
     Decision::Accept(Arc::new(chooser), opening)
 }
 
@@ -192,7 +238,7 @@ fn conn(
 
 /// Serves a connection whose handshake is done. The client is who it was then, wherever it goes with the connection.
 fn begin(connection: Connection, opening: Opening, worker: &Rc<Worker>) {
-    let Opening { listener, front, mut counted, local, at } = opening;
+    let Opening { listener, front, mut counted, local, at, .. } = opening;
     let info = connection.tls().clone();
     worker.report.handshake(&listener.name, &info, at.1.elapsed());
     let rule = Arc::clone(front.rule(info.server_name.as_deref()));

@@ -142,6 +142,18 @@ impl<'c> BodyReader<'c> {
         }
     }
 
+    /// Lends all of the body, if nothing was read of it yet, its length is known and all of it was received.
+    pub fn whole(&mut self) -> Option<&[u8]> {
+        let rest = self.remaining().filter(|_| self.lent == 0 && self.trailers.is_none())?;
+        if rest > 0 {
+            if (self.input.len() as u64) < rest {
+                return None;
+            }
+            self.piece = self.step().ok()??;
+        }
+        Some(self.last())
+    }
+
     /// The piece that was lent last; nothing at the end.
     pub fn last(&self) -> &[u8] {
         self.input.get(self.piece.clone()).unwrap_or_default()
@@ -293,5 +305,65 @@ impl<'c> BodyWriter<'c> {
             }
             _ => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::os::unix::net::UnixStream;
+
+    use net::Stream;
+
+    use super::*;
+
+    /// Hands a reader of a body framed like this, of which that much was received, to `check`; gives what is left unread.
+    fn reading(framing: BodyFraming, received: &[u8], check: impl AsyncFnOnce(&mut BodyReader<'_>)) -> Vec<u8> {
+        let mut input = Chunk::take();
+        input.spare_mut().get_mut(..received.len()).unwrap().copy_from_slice(received);
+        input.filled(received.len());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+        runtime.block_on(async {
+            let (ours, _theirs) = UnixStream::pair().unwrap();
+            ours.set_nonblocking(true).unwrap();
+            let transport = Transport::plain(Stream::new(ours.into()).unwrap());
+            check(&mut BodyReader::new(&transport, &mut input, framing)).await;
+        });
+        input.to_vec()
+    }
+
+    #[test]
+    fn a_body_that_was_received_is_lent_whole_and_what_follows_stays() {
+        let left = reading(BodyFraming::Length(4), b"bodyGET /next", async |body| {
+            assert_eq!(body.whole(), Some(&b"body"[..]));
+            assert!(body.is_done());
+            assert_eq!(body.whole(), None, "it was lent already");
+        });
+        assert_eq!(left, b"GET /next");
+        let left = reading(BodyFraming::None, b"GET /next", async |body| assert_eq!(body.whole(), Some(&b""[..])));
+        assert_eq!(left, b"GET /next");
+    }
+
+    #[test]
+    fn a_body_is_not_lent_whole_before_its_end_is_known() {
+        let short = reading(BodyFraming::Length(5), b"body", async |body| {
+            assert_eq!(body.whole(), None);
+            assert_eq!(body.remaining(), Some(5), "and nothing was read of it");
+        });
+        assert_eq!(short, b"body");
+        for framing in [BodyFraming::UntilClose, BodyFraming::Chunked] {
+            let left = reading(framing, b"0\r\n\r\n", async |body| assert_eq!(body.whole(), None));
+            assert_eq!(left, b"0\r\n\r\n");
+        }
+    }
+
+    #[test]
+    fn trailers_are_not_passed_over() {
+        reading(BodyFraming::Chunked, b"0\r\nChecksum: 1\r\n\r\n", async |body| {
+            assert!(body.next().await.unwrap().is_none());
+            assert_eq!(body.whole(), None);
+            assert_eq!(body.trailers().unwrap().len(), 1);
+        });
     }
 }

@@ -143,7 +143,7 @@ impl<'a> Context<'a> {
 #[derive(Debug)]
 pub enum Failure {
     /// Nothing was answered yet: this is the response.
-    Rejected(Rejection),
+    Rejected(Box<Rejection>),
     /// The answer was cut, or the client is gone: the connection (HTTP/2: the stream) must end so that nobody takes it for whole.
     Aborted,
 }
@@ -156,7 +156,7 @@ impl From<Aborted> for Failure {
 
 impl From<Rejection> for Failure {
     fn from(rejection: Rejection) -> Failure {
-        Failure::Rejected(rejection)
+        Failure::Rejected(Box::new(rejection))
     }
 }
 

@@ -2,11 +2,14 @@
 //! others could have said is noted as unknown and taken for good.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use config::SendProxy;
 use reason::Reason;
+use wire::http::Method;
 
 use crate::message::rejection::Rejection;
+use crate::upstream::Group;
 
 /// Notes of a dry run. Only a ledger that `explain` opens has some.
 #[derive(Debug, Default)]
@@ -15,6 +18,8 @@ pub struct DryRun {
     pub is_partial: bool,
     /// Policies in the order in which they were asked.
     pub policies: Vec<PolicyNote>,
+    /// The method of the request that a preflight announces, whose route it is decided by.
+    pub announced: Option<Method>,
     /// Nobody here can say whether the token is good that the contract demands.
     pub leaves_token: bool,
     /// What would be sent.
@@ -58,7 +63,7 @@ pub enum Outcome {
 #[derive(Debug, Default)]
 pub struct Forwarded {
     /// The upstreams that may get it, each with its weight; more than one where the weights decide.
-    pub groups: Vec<(String, u32)>,
+    pub groups: Vec<(Arc<Group>, u32)>,
     /// The request line.
     pub line: String,
     /// The PROXY header that goes ahead of it, and whom it names.

@@ -19,13 +19,13 @@ use net::pace::{Pace, Watch};
 use reason::Reason;
 use transport::{Broken, Transport};
 use wire::http::hpack::PATH_FILLER;
-use wire::http::{BodyFraming, Fields, HeadError, Method, RequestHead, ResponseHead, Version};
+use wire::http::{BodyFraming, Fields, HeadError, RequestHead, ResponseHead, Version};
 
 use crate::http2::frames::Noticed;
 use crate::http2::outbox::Outbox;
 use crate::message::body::BodyError;
 use crate::message::forwarding::interim_fields;
-use crate::message::opening;
+use crate::message::on_stream::OnStream;
 use crate::message::received::{Received, cut_trailers};
 use crate::message::sides::{MessageBody, ResponseSink, TunnelBody, TunnelSink};
 use crate::policies::Throttles;
@@ -147,6 +147,10 @@ impl MessageBody for H2Body {
         self.done && self.held.is_empty()
     }
 
+    fn ends_within(&mut self, most: u64) -> bool {
+        !self.awaits_tunnel && self.rest.is_none_or(|rest| rest <= most)
+    }
+
     fn has_input(&self) -> bool {
         false
     }
@@ -219,36 +223,16 @@ enum Stage {
 pub struct H2Answer {
     stage: Stage,
     sending: Sending,
-    pace: Pace,
-    /// Watches the client while it gives this stream no window.
-    watch: Watch,
+    on_stream: OnStream,
     response: Response<()>,
-    is_head_request: bool,
-    /// The request is an extended CONNECT.
-    is_connect: bool,
-    /// Body bytes still to come where that is known.
-    rest: Option<u64>,
-    /// Fields that the final response bears.
-    decoration: Option<Box<Decoration>>,
-    /// How fast the body may go.
-    throttles: Throttles,
 }
 
 impl H2Answer {
     /// The answer of a stream just opened.
     pub fn new(respond: SendResponse<Bytes>, head: &RequestHead, sending: Sending, pace: Pace) -> H2Answer {
-        H2Answer {
-            stage: Stage::Head(respond),
-            sending,
-            pace,
-            watch: Watch::new(pace),
-            response: Response::new(()),
-            is_head_request: head.method == Method::Head,
-            is_connect: head.is_extended_connect(),
-            rest: None,
-            decoration: None,
-            throttles: Throttles::default(),
-        }
+        let mut on_stream = OnStream::new(pace);
+        on_stream.responds_to(head);
+        H2Answer { stage: Stage::Head(respond), sending, on_stream, response: Response::new(()) }
     }
 
     /// Ends the stream early.
@@ -262,7 +246,8 @@ impl H2Answer {
 
     /// Sends one piece as the client's window and the connection's queue allow; with `is_last`, its end ends the stream.
     async fn send_body(&mut self, mut piece: &[u8], is_last: bool) -> Result<(), Broken> {
-        let H2Answer { stage: Stage::Body(stream), sending, watch, .. } = self else { return Ok(()) };
+        let H2Answer { stage: Stage::Body(stream), sending, on_stream, .. } = self else { return Ok(()) };
+        let watch = &mut on_stream.watch;
         let ended = |error| sending.ended(error);
         while !piece.is_empty() {
             stream.reserve_capacity(piece.len());
@@ -285,6 +270,13 @@ impl H2Answer {
         let stream = respond.send_response(response, end).map_err(broken)?;
         self.stage = if end { Stage::Ended } else { Stage::Body(stream) };
         Ok(())
+    }
+}
+
+/// Both were checked when they were parsed; what HTTP/2 cannot carry is left out.
+fn put(response: &mut Response<()>, name: &[u8], value: &[u8]) {
+    if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
+        response.headers_mut().append(name, value);
     }
 }
 
@@ -349,7 +341,7 @@ pub fn broken(error: h2::Error) -> Broken {
 impl TunnelSink for H2Answer {
     /// What its connection as a whole has to take is bounded as before.
     fn begin_tunnel(&mut self, idle: Duration) {
-        self.watch = Watch::new(Pace { idle, min_rate: 0 });
+        self.on_stream.begin_tunnel(idle);
     }
 
     /// That of all streams of its connection.
@@ -360,19 +352,17 @@ impl TunnelSink for H2Answer {
 
 impl ResponseSink for H2Answer {
     fn pace(&mut self, pace: Pace) {
-        if self.pace != pace {
-            self.pace = pace;
-            self.watch = Watch::new(pace);
+        if self.on_stream.set_pace(pace) {
             self.sending.transport.loosen_writes(pace);
         }
     }
 
     fn throttle(&mut self, throttles: &Throttles) {
-        self.throttles = throttles.clone();
+        self.on_stream.throttles = throttles.clone();
     }
 
     fn throttles(&self) -> Option<&Throttles> {
-        Some(&self.throttles)
+        Some(&self.on_stream.throttles)
     }
 
     fn takes_interim(&self) -> bool {
@@ -385,68 +375,42 @@ impl ResponseSink for H2Answer {
         let Stage::Head(respond) = &mut self.stage else { return Ok(()) };
         let mut response = Response::new(());
         *response.status_mut() = StatusCode::from_u16(head.status).unwrap_or(StatusCode::CONTINUE);
-        interim_fields(head, |name, value| {
-            if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
-                response.headers_mut().append(name, value);
-            }
-        });
+        interim_fields(head, |name, value| put(&mut response, name, value));
         respond.send_informational(response).map_err(broken)
     }
 
     fn decorate(&mut self, decoration: Decoration) {
-        self.decoration.get_or_insert_default().add(decoration);
+        self.on_stream.decorate(decoration);
     }
 
     fn begin(&mut self, status: u16) {
         self.response = Response::new(());
-        *self.response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
+        let status = StatusCode::from_u16(self.on_stream.status(status));
+        *self.response.status_mut() = status.unwrap_or(StatusCode::BAD_GATEWAY);
     }
 
     fn field(&mut self, name: &[u8], value: &[u8]) {
-        let is_dropped = self.is_connect && opening::is_of_upgrade(name);
-        if is_dropped || self.decoration.as_ref().is_some_and(|decoration| decoration.replaces(name)) {
-            return;
-        }
-        // Both were checked when they were parsed; what HTTP/2 cannot carry is left out.
-        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
-            self.response.headers_mut().append(name, value);
+        if !self.on_stream.drops(name) {
+            put(&mut self.response, name, value);
         }
     }
 
     fn finish_head(&mut self, framing: BodyFraming, declared_length: Option<&[u8]>) {
-        if let Some(decoration) = &self.decoration {
-            for (name, value) in decoration.fields() {
-                if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
-                    self.response.headers_mut().append(name, value);
-                }
-            }
-        }
-        let status = self.response.status().as_u16();
-        let is_bodiless = self.is_head_request || matches!(status, 204 | 304) || framing == BodyFraming::None;
-        self.rest = match framing {
-            _ if is_bodiless => Some(0),
-            BodyFraming::Length(length) => Some(length),
-            _ => None,
-        };
-        if let Some(length) = declared_length {
-            self.field(b"content-length", length);
-        } else if let BodyFraming::Length(length) = framing {
-            self.response.headers_mut().insert(http::header::CONTENT_LENGTH, HeaderValue::from(length));
-        }
+        let H2Answer { on_stream, response, .. } = self;
+        let status = response.status().as_u16();
+        on_stream.finish_head(status, framing, declared_length, |name, value| put(response, name, value));
     }
 
-    /// On a stream that is said by the status alone (RFC 8441 §5.1).
     fn switch(&mut self, _protocol: &[u8]) {
-        *self.response.status_mut() = StatusCode::OK;
         self.finish_head(BodyFraming::Chunked, None);
     }
 
     async fn flush(&mut self) -> Result<(), Broken> {
-        self.send_head(self.rest == Some(0))
+        self.send_head(self.on_stream.is_at_end())
     }
 
     fn has_capacity(&mut self, bytes: usize) -> bool {
-        if self.throttles.down().is_some() {
+        if self.on_stream.throttles.down().is_some() {
             // While it waits it keeps none of the connection's window from other streams.
             return false;
         }
@@ -459,8 +423,7 @@ impl ResponseSink for H2Answer {
 
     async fn piece_now(&mut self, piece: &[u8]) -> Result<(), Broken> {
         self.send_head(false)?;
-        self.rest = self.rest.map(|rest| rest.saturating_sub(piece.len() as u64));
-        let is_last = self.rest == Some(0);
+        let is_last = self.on_stream.sends(piece.len());
         self.send_body(piece, is_last).await?;
         if is_last {
             self.stage = Stage::Ended;
@@ -485,7 +448,7 @@ impl ResponseSink for H2Answer {
     async fn last(&mut self, piece: &[u8], trailers: Option<&Fields>) -> Result<(), Broken> {
         if trailers.is_none() && !piece.is_empty() {
             // The end goes with the last bytes.
-            self.rest = Some(piece.len() as u64);
+            self.on_stream.ends_with(piece.len());
         }
         if !piece.is_empty() {
             self.piece(piece).await?;

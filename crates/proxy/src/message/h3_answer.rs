@@ -15,11 +15,11 @@ use wire::http::fields::{is_field_value, is_token};
 use wire::http::http3::Code;
 use wire::http::http3::frame::{DATA, FrameHead, HEADERS};
 use wire::http::qpack::{begin_section, write_field, write_status};
-use wire::http::{BodyFraming, Fields, Method, RequestHead, ResponseHead};
+use wire::http::{BodyFraming, Fields, RequestHead, ResponseHead};
 
 use crate::message::forwarding::interim_fields;
 use crate::message::h3::Shared;
-use crate::message::opening;
+use crate::message::on_stream::OnStream;
 use crate::message::sides::{ResponseSink, TunnelSink};
 use crate::policies::Throttles;
 use crate::policies::cors::Decoration;
@@ -47,19 +47,8 @@ pub struct H3Answer {
     section: Vec<u8>,
     /// Frames, or their beginnings, that were not handed over.
     out: Vec<u8>,
-    pace: Pace,
-    /// Watches the client while it takes nothing.
-    watch: Watch,
+    on_stream: OnStream,
     status: u16,
-    is_head_request: bool,
-    /// The request is an extended CONNECT.
-    is_connect: bool,
-    /// Body bytes still to come where that is known.
-    rest: Option<u64>,
-    /// Fields that the final response bears.
-    decoration: Option<Box<Decoration>>,
-    /// How fast the body may go.
-    throttles: Throttles,
 }
 
 impl H3Answer {
@@ -71,21 +60,14 @@ impl H3Answer {
             stage: Stage::Head,
             section: buffer(),
             out: buffer(),
-            pace,
-            watch: Watch::new(pace),
+            on_stream: OnStream::new(pace),
             status: 0,
-            is_head_request: false,
-            is_connect: false,
-            rest: None,
-            decoration: None,
-            throttles: Throttles::default(),
         }
     }
 
     /// The head of the request, as far as it was read.
     pub fn responds_to(&mut self, head: &RequestHead) {
-        self.is_head_request = head.method == Method::Head;
-        self.is_connect = head.is_extended_connect();
+        self.on_stream.responds_to(head);
     }
 
     /// Ends the stream early.
@@ -98,7 +80,7 @@ impl H3Answer {
 
     /// Hands over the frames that wait, and behind them `piece`.
     async fn hand_over(&mut self, mut piece: &[u8]) -> Result<(), Broken> {
-        let H3Answer { stream, watch, out, .. } = self;
+        let H3Answer { stream, on_stream: OnStream { watch, .. }, out, .. } = self;
         while !out.is_empty() {
             let taken = poll_fn(|context| poll_write(stream, watch, out, context)).await.map_err(Broken::Socket)?;
             // Whoever gives up in between goes on from there.
@@ -162,7 +144,7 @@ fn poll_write(
 
 impl TunnelSink for H3Answer {
     fn begin_tunnel(&mut self, idle: Duration) {
-        self.watch = Watch::new(Pace { idle, min_rate: 0 });
+        self.on_stream.begin_tunnel(idle);
     }
 
     /// What the stream has taken nobody waits for: a reset drops what of it is not sent.
@@ -173,18 +155,15 @@ impl TunnelSink for H3Answer {
 
 impl ResponseSink for H3Answer {
     fn pace(&mut self, pace: Pace) {
-        if self.pace != pace {
-            self.pace = pace;
-            self.watch = Watch::new(pace);
-        }
+        self.on_stream.set_pace(pace);
     }
 
     fn throttle(&mut self, throttles: &Throttles) {
-        self.throttles = throttles.clone();
+        self.on_stream.throttles = throttles.clone();
     }
 
     fn throttles(&self) -> Option<&Throttles> {
-        Some(&self.throttles)
+        Some(&self.on_stream.throttles)
     }
 
     fn takes_interim(&self) -> bool {
@@ -208,43 +187,25 @@ impl ResponseSink for H3Answer {
     }
 
     fn decorate(&mut self, decoration: Decoration) {
-        self.decoration.get_or_insert_default().add(decoration);
+        self.on_stream.decorate(decoration);
     }
 
     fn begin(&mut self, status: u16) {
-        // On a stream the status alone says that the tunnel is open (RFC 8441 §5.1, RFC 9220 §3).
-        self.status = if status == 101 && self.is_connect { 200 } else { status };
+        self.status = self.on_stream.status(status);
         self.section.clear();
         begin_section(&mut self.section);
         write_status(self.status, &mut self.section);
     }
 
     fn field(&mut self, name: &[u8], value: &[u8]) {
-        let is_dropped = self.is_connect && opening::is_of_upgrade(name);
-        if is_dropped || self.decoration.as_ref().is_some_and(|decoration| decoration.replaces(name)) {
-            return;
+        if !self.on_stream.drops(name) {
+            H3Answer::put(&mut self.section, name, value);
         }
-        H3Answer::put(&mut self.section, name, value);
     }
 
     fn finish_head(&mut self, framing: BodyFraming, declared_length: Option<&[u8]>) {
-        if let Some(decoration) = &self.decoration {
-            for (name, value) in decoration.fields() {
-                H3Answer::put(&mut self.section, name, value);
-            }
-        }
-        let is_bodiless = self.is_head_request || matches!(self.status, 204 | 304) || framing == BodyFraming::None;
-        self.rest = match framing {
-            _ if is_bodiless => Some(0),
-            BodyFraming::Length(length) => Some(length),
-            _ => None,
-        };
-        if let Some(length) = declared_length {
-            self.field(b"content-length", length);
-        } else if let BodyFraming::Length(length) = framing {
-            let length = wire::short_text::ShortText::of_number(length);
-            H3Answer::put(&mut self.section, b"content-length", length.as_bytes());
-        }
+        let H3Answer { on_stream, status, section, .. } = self;
+        on_stream.finish_head(*status, framing, declared_length, |name, value| H3Answer::put(section, name, value));
     }
 
     fn switch(&mut self, _protocol: &[u8]) {
@@ -255,7 +216,7 @@ impl ResponseSink for H3Answer {
         if self.stage == Stage::Head {
             self.frame_head();
             self.hand_over(&[]).await?;
-            if self.rest == Some(0) {
+            if self.on_stream.is_at_end() {
                 self.finish();
             }
         }
@@ -264,7 +225,7 @@ impl ResponseSink for H3Answer {
 
     fn has_capacity(&mut self, _bytes: usize) -> bool {
         // While it waits it keeps nothing from other streams.
-        self.throttles.down().is_none()
+        self.on_stream.throttles.down().is_none()
     }
 
     async fn piece_now(&mut self, piece: &[u8]) -> Result<(), Broken> {
@@ -272,7 +233,7 @@ impl ResponseSink for H3Answer {
         if self.stage == Stage::Ended || piece.is_empty() {
             return Ok(());
         }
-        self.rest = self.rest.map(|rest| rest.saturating_sub(piece.len() as u64));
+        let is_last = self.on_stream.sends(piece.len());
         FrameHead { kind: DATA, length: piece.len() as u64 }.write(&mut self.out);
         if piece.len() <= MOST_JOINED {
             self.out.extend_from_slice(piece);
@@ -281,7 +242,7 @@ impl ResponseSink for H3Answer {
             self.hand_over(piece).await?;
         }
         self.shared.floods.sent_message();
-        if self.rest == Some(0) {
+        if is_last {
             self.finish();
         }
         Ok(())
@@ -307,7 +268,7 @@ impl ResponseSink for H3Answer {
     async fn last(&mut self, piece: &[u8], trailers: Option<&Fields>) -> Result<(), Broken> {
         if trailers.is_none() && !piece.is_empty() {
             // The end goes with the last bytes.
-            self.rest = Some(piece.len() as u64);
+            self.on_stream.ends_with(piece.len());
         }
         if !piece.is_empty() {
             self.piece(piece).await?;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use config::{LogField, PolicyConfig, RouteConfig};
 use reason::{Reason, Side};
-use telemetry::{AddedFields, Ended, RequestRecord, Trace};
+use telemetry::{AddedFields, Ended, RequestRecord, Trace, WouldReject};
 use wire::http::{RequestHead, Version};
 
 use crate::auth::Subject;
@@ -66,12 +66,16 @@ pub struct Ledger {
     pub hedges: u32,
     /// The response is of one of those.
     pub hedge_won: bool,
+    /// The upstream that it is copied to.
+    pub mirror: Option<Arc<Group>>,
     /// The error pages that the response is of.
     pub error_pages: Option<Arc<str>>,
     /// The coding that the response was given here, and the bytes of its body before that.
     pub compressed: Option<(&'static str, u64)>,
     /// The policy that did not let it pass.
     pub policy: Option<Arc<PolicyConfig>>,
+    /// Policies that only log, and would not have let it pass.
+    pub would_reject: Vec<WouldReject>,
     /// The limits that it counts under for as long as it lasts, its tunnel included.
     pub permits: Permits,
     /// How fast its bytes may go.
@@ -113,9 +117,11 @@ impl Ledger {
             retries: 0,
             hedges: 0,
             hedge_won: false,
+            mirror: None,
             error_pages: None,
             compressed: None,
             policy: None,
+            would_reject: Vec::new(),
             permits: Permits::default(),
             throttles: Throttles::default(),
             contract: None,
@@ -241,11 +247,13 @@ impl Ledger {
             retries: self.retries,
             hedges: self.hedges,
             hedge_won: self.hedge_won,
+            mirror: self.mirror.as_ref().map(|group| group.config.name.as_str()),
             error_pages: self.error_pages.as_deref(),
             compressed: self.compressed,
             fault: self.fault,
             reason: self.reason,
             policy: self.policy.as_ref().map(|policy| policy.name.as_str()),
+            would_reject: &self.would_reject,
             contract: self.contract.as_ref().map(ContractNote::record),
             added: added.as_ref().map(|added| added as &dyn AddedFields),
             trace: self.trace.as_deref(),

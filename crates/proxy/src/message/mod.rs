@@ -6,6 +6,7 @@ pub mod contract_note;
 pub mod h2;
 pub mod h3_answer;
 pub mod h3;
+pub mod on_stream;
 pub mod received;
 pub mod opening;
 pub mod sides;

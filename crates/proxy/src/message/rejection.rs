@@ -20,16 +20,23 @@ pub struct Rejection {
     pub fault: Side,
     /// Why.
     pub reason: Reason,
+    /// What else the client is told, if anything. Every step of an exchange may give a rejection, so one has to be small.
+    details: Option<Box<Details>>,
+}
+
+/// What a client is told beside the status.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Details {
     /// Value of Allow, for 405.
     pub allow: Option<String>,
     /// What a contract has to say about it.
-    pub reported: Option<Box<Reported>>,
+    pub reported: Option<Reported>,
     /// A rate was exceeded.
-    pub limited: Option<Box<Limited>>,
+    pub limited: Option<Limited>,
     /// The credentials that are asked for (RFC 9110 §11.6.1).
     pub challenge: Option<Box<str>>,
     /// What an authentication service responds in our place.
-    pub relayed: Option<Box<Relayed>>,
+    pub relayed: Option<Relayed>,
     /// Seconds after which the client may come again, where that is not the usual one.
     pub retry_after: Option<u64>,
 }
@@ -83,11 +90,57 @@ impl Rejection {
     /// The fields that its status asks for: the challenge of 401 (RFC 9110 §11.6.1), Allow of 405 (§15.5.6), Retry-After where it is worth while to come
     /// again (§10.2.3), with the RateLimit fields (draft-ietf-httpapi-ratelimit-headers) where a rate was exceeded, and the one that a contract was given to report in.
     pub fn fields(&self, mut put: impl FnMut(&[u8], &[u8])) {
+        let retry_after = self.details.as_ref().and_then(|details| details.fields(self.status, &mut put));
+        if let Some(seconds) = retry_after.or(matches!(self.status, 429 | 503).then_some(1)) {
+            put(b"Retry-After", seconds.to_string().as_bytes());
+        }
+    }
+
+    /// What the table says of this reason.
+    pub const fn of(reason: Reason) -> Rejection {
+        Rejection::with_status(reason, reason.status())
+    }
+
+    /// With another status than the table's, where the configuration or the message decides on it.
+    pub const fn with_status(reason: Reason, status: u16) -> Rejection {
+        Rejection { status, fault: reason.side().of_request(), reason, details: None }
+    }
+
+    /// The upstream sent this head: its fault, and a 502.
+    pub fn of_response(error: HeadError) -> Rejection {
+        Rejection { fault: Side::Upstream, ..Rejection::with_status(error.reason, 502) }
+    }
+
+    /// The same with more that the client is told.
+    pub fn telling(mut self, tell: impl FnOnce(&mut Details)) -> Rejection {
+        tell(self.details.get_or_insert_default());
+        self
+    }
+
+    /// What a contract has to say about it.
+    pub fn reported(&self) -> Option<&Reported> {
+        self.details.as_ref()?.reported.as_ref()
+    }
+
+    /// The same, to be changed.
+    pub fn reported_mut(&mut self) -> Option<&mut Reported> {
+        self.details.as_mut()?.reported.as_mut()
+    }
+
+    /// What an authentication service responds in our place.
+    pub fn relayed(&self) -> Option<&Relayed> {
+        self.details.as_ref()?.relayed.as_ref()
+    }
+}
+
+impl Details {
+    /// Its fields but for Retry-After, whose value it gives, if it is not the usual one.
+    fn fields(&self, status: u16, put: &mut impl FnMut(&[u8], &[u8])) -> Option<u64> {
         if let Some(reported) = &self.reported {
             if let Some((name, value)) = &reported.header {
                 put(name.as_bytes(), value.as_bytes());
             }
-            if let Some(challenge) = reported.challenge.filter(|_| self.status == 401) {
+            if let Some(challenge) = reported.challenge.filter(|_| status == 401) {
                 put(b"WWW-Authenticate", challenge.as_bytes());
             }
         }
@@ -100,38 +153,10 @@ impl Rejection {
         if let Some(allow) = &self.allow {
             put(b"Allow", allow.as_bytes());
         }
-        if let Some(Limited { policy, quota, window, retry_after }) = self.limited.as_deref() {
-            put(b"RateLimit-Policy", format!("\"{policy}\";q={quota};w={window}").as_bytes());
-            put(b"RateLimit", format!("\"{policy}\";r=0;t={retry_after}").as_bytes());
-            put(b"Retry-After", retry_after.to_string().as_bytes());
-        } else if matches!(self.status, 429 | 503) {
-            put(b"Retry-After", self.retry_after.unwrap_or(1).to_string().as_bytes());
-        }
-    }
-
-    /// What the table says of this reason.
-    pub const fn of(reason: Reason) -> Rejection {
-        Rejection::with_status(reason, reason.status())
-    }
-
-    /// With another status than the table's, where the configuration or the message decides on it.
-    pub const fn with_status(reason: Reason, status: u16) -> Rejection {
-        Rejection {
-            status,
-            fault: reason.side().of_request(),
-            reason,
-            allow: None,
-            reported: None,
-            limited: None,
-            challenge: None,
-            relayed: None,
-            retry_after: None,
-        }
-    }
-
-    /// The upstream sent this head: its fault, and a 502.
-    pub fn of_response(error: HeadError) -> Rejection {
-        Rejection { fault: Side::Upstream, ..Rejection::with_status(error.reason, 502) }
+        let Some(Limited { policy, quota, window, retry_after }) = &self.limited else { return self.retry_after };
+        put(b"RateLimit-Policy", format!("\"{policy}\";q={quota};w={window}").as_bytes());
+        put(b"RateLimit", format!("\"{policy}\";r=0;t={retry_after}").as_bytes());
+        Some(*retry_after)
     }
 }
 
@@ -172,7 +197,7 @@ pub fn body(
     pages: Option<&ErrorPages>,
     request_id: &[u8],
 ) -> (Vec<u8>, &'static str) {
-    let Some(reported) = &rejection.reported else {
+    let Some(reported) = rejection.reported() else {
         return own_page((rejection.status, exceeded_limit(rejection.reason)), head, pages, request_id);
     };
     if reported.is_graphql {

@@ -32,6 +32,11 @@ pub trait MessageBody {
     /// Whether the next piece is there already.
     fn has_input(&self) -> bool;
 
+    /// Lends all of it at once, if it is at hand and the framing tells that it is all: nothing of it is left then.
+    fn whole(&mut self) -> Option<&[u8]> {
+        None
+    }
+
     /// When the piece that was lent last may go on (on the precise clock), if not yet, because bandwidth is limited.
     fn waits_until(&self) -> Option<Duration> {
         None
@@ -166,6 +171,36 @@ pub async fn while_wanted<T>(
     .await
 }
 
+/// The body of a message without one.
+#[derive(Debug)]
+pub struct NoBody;
+
+impl MessageBody for NoBody {
+    fn is_done(&self) -> bool {
+        true
+    }
+
+    fn has_input(&self) -> bool {
+        false
+    }
+
+    async fn next(&mut self) -> Result<Option<&[u8]>, BodyError> {
+        Ok(None)
+    }
+
+    fn trailers(&mut self) -> Option<Fields> {
+        None
+    }
+
+    fn last(&self) -> &[u8] {
+        &[]
+    }
+
+    fn take_last(&mut self, _least_bytes: usize) -> Option<Chunk> {
+        None
+    }
+}
+
 /// A body that is here.
 pub struct Piece<'p> {
     piece: Option<&'p [u8]>,
@@ -244,6 +279,10 @@ impl MessageBody for BodyReader<'_> {
 
     fn has_input(&self) -> bool {
         BodyReader::has_input(self)
+    }
+
+    fn whole(&mut self) -> Option<&[u8]> {
+        BodyReader::whole(self)
     }
 
     async fn next(&mut self) -> Result<Option<&[u8]>, BodyError> {

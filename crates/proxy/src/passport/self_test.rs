@@ -82,7 +82,7 @@ pub async fn run(target: SocketAddr, mark: u32) -> Finding {
 fn literal(server: &ServerConfig) -> Option<SocketAddr> {
     match server.address {
         ServerAddress::Ip(address) => Some(address),
-        ServerAddress::Name(..) | ServerAddress::Service(_) | ServerAddress::Unix(_) => None,
+        ServerAddress::Name(..) | ServerAddress::Service(_) | ServerAddress::Listed(_) | ServerAddress::Unix(_) => None,
     }
 }
 

@@ -23,6 +23,9 @@ pub(super) const TICK: Duration = Duration::from_nanos(64);
 /// The longest time that may be booked ahead of now, beyond a burst. What is more than that is forgiven.
 const MOST_AHEAD: Duration = Duration::from_secs(600);
 
+/// The least burst, whatever is configured: timers come late, by a millisecond or two, and what was not sent meanwhile could not be made up for.
+const LEAST_BURST: Duration = Duration::from_millis(10);
+
 /// Least and most bytes that go in one piece; between these, those of a sixteenth of a second.
 const LEAST_SLICE: u64 = 1024;
 const MOST_SLICE: u64 = 32 * 1024;
@@ -48,13 +51,19 @@ impl Tables {
         let table = |rate: Option<u64>, kept: Option<&Arc<RateTable>>| {
             let rate = rate.filter(|_| limit.key.is_some())?;
             let table = kept.map_or_else(|| Arc::new(RateTable::new(limit.max_keys, TICK)), Arc::clone);
-            table.reach(ticks(nanos(limit.burst, rate)) + ticks(nanos_of(MOST_AHEAD)));
+            table.reach(ticks(burst(limit, rate)) + ticks(nanos_of(MOST_AHEAD)));
             Some(table)
         };
         Tables {
             up: table(limit.upload, kept.and_then(|(_, tables)| tables.up.as_ref())),
             down: table(limit.download, kept.and_then(|(_, tables)| tables.down.as_ref())),
         }
+    }
+
+    /// Those that there are, with what they count.
+    pub(super) fn named(&self) -> impl Iterator<Item = (&'static str, &Arc<RateTable>)> {
+        let named = [("upload", &self.up), ("download", &self.down)];
+        named.into_iter().filter_map(|(name, table)| Some((name, table.as_ref()?)))
     }
 
     /// Has them forget the keys that have their whole burst again.
@@ -115,7 +124,7 @@ impl Throttles {
                 }
                 _ => return None,
             };
-            let burst = nanos(limit.burst, rate);
+            let burst = burst(limit, rate);
             Some(Meter { policy: Arc::clone(policy), rate, burst, booked, has_waited: Cell::new(false) })
         };
         let (up, down) = (meter(limit.upload, Way::Up, &tables.up), meter(limit.download, Way::Down, &tables.down));
@@ -339,6 +348,11 @@ impl Own {
     }
 }
 
+/// The time that the burst of a limit stands for, nanoseconds.
+fn burst(limit: &BandwidthLimit, rate: u64) -> u64 {
+    nanos(limit.burst, rate).max(nanos_of(LEAST_BURST))
+}
+
 /// The time that so many bytes stand for.
 fn nanos(bytes: u64, rate: u64) -> u64 {
     let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1));
@@ -435,6 +449,31 @@ mod tests {
         ] {
             let time = time_of(MIB, burst, piece, is_shared, senders);
             assert!(expected.contains(&time), "{burst} {piece} {is_shared} {senders}: {time} ms, not {expected:?}");
+        }
+    }
+
+    /// A sender whose timers all come late, to the next millisecond and one more, is as fast as its rate all the same, and no faster.
+    #[test]
+    fn late_timers_cost_nothing_of_the_rate() {
+        for (rate, burst, is_shared) in
+            [(64 * 1024, 0, false), (MIB, 0, false), (100 * MIB, 0, false), (100 * MIB, 0, true), (MIB, 4096, true)]
+        {
+            let limit = limit(rate, burst, is_shared);
+            let tables = Tables::of(&limit, None);
+            let throttles = throttles(&limit, &tables, &ConnectionMeters::default());
+            let throttle = throttles.down().unwrap();
+            let piece = throttle.slice();
+            let start = clock::precise();
+            let (mut now, mut sent) = (start, 0);
+            while sent < 10 * rate {
+                if let Some(until) = throttle.reserve_at(piece, now).used() {
+                    let waited = (until - start).as_millis() as u64 + 2;
+                    now = start + Duration::from_millis(waited);
+                }
+                sent += piece as u64;
+            }
+            let took = (now - start).as_millis();
+            assert!((9_800..=10_050).contains(&took), "{rate} {burst} {is_shared}: ten seconds' worth in {took} ms");
         }
     }
 

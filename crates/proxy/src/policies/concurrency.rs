@@ -1,21 +1,30 @@
 //! How many requests are under way by key, exact over all workers, in a table of fixed size.
 //!
-//! Of a key that has any, one word is kept: 40 bits of the key's hash and a count of 24 bits. A word whose count is zero is free, so nothing is ever cleaned up. To enter
-//! and to leave are one atomic step each. A set of eight words is one cache line. Its last word is for the keys that find no other one: they share it, and
+//! Of a key that has any, one word is kept: 40 bits of the key's hash and a count of 23 bits. A word whose count is zero is free, so nothing is ever cleaned up. A set of
+//! eight words is one cache line. Its last word is for the keys that find no other one: they share it, and
 //! are counted together until the last of them has left. So a flood of keys makes this limit stricter for those who meet in a full set, and never looser; who
 //! meets whom nobody can choose, since the hash has a secret.
+//!
+//! To enter a word that counts already, and to leave, are one atomic step each. A word that is free is claimed first, with a number of the thread, and counts once it is
+//! certain that the key is counted nowhere else (`entry`): threads that meet count neither more than there may be nor fewer.
+
+mod entry;
 
 use std::hash::{BuildHasher, DefaultHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use entry::{Entry, Step};
+
 /// Words of a set: those of a cache line.
 const WORDS: usize = 8;
 /// The word that keys share.
 const SHARED: usize = WORDS - 1;
-/// Bits of a count.
+/// Bits of a count, and of a claim.
 const COUNT_BITS: u32 = 24;
-const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
+/// The word is claimed: the other bits of its count are the number of who claims it.
+const CLAIM: u64 = 1 << (COUNT_BITS - 1);
+const COUNT_MASK: u64 = CLAIM - 1;
 
 /// Keys with what they have under way.
 #[derive(Debug)]
@@ -73,7 +82,7 @@ impl ConcurrencyTable {
     pub(super) fn enter(self: &Arc<Self>, hash: u64, most: u32) -> Option<Permit> {
         // The number of sets is a power of two.
         let set = hash as usize & (self.sets.len() - 1);
-        let word = self.sets.get(set)?.enter(hash >> COUNT_BITS, u64::from(most))?;
+        let word = self.sets.get(set)?.enter(hash >> COUNT_BITS, u64::from(most), CLAIMANT.with(|own| *own))?;
         Some(Permit { table: Arc::clone(self), set: u32::try_from(set).ok()?, word: u8::try_from(word).ok()? })
     }
 }
@@ -82,93 +91,37 @@ impl ConcurrencyTable {
 #[repr(align(64))]
 struct Set([AtomicU64; WORDS]);
 
-/// What a set says of a key.
-struct Standing {
-    /// The word to count in, and what it held.
-    word: usize,
-    before: u64,
-    /// What it will hold.
-    after: u64,
-    /// What the key has under way; in the shared word, what all its keys have.
-    count: u64,
+impl Set {
+    /// Counts one more of a key, and says in which word; none if it has `most` already. `claimant`: a number that no other thread has.
+    fn enter(&self, tag: u64, most: u64, claimant: u64) -> Option<usize> {
+        let mut entry = Entry::new(tag, most, claimant);
+        loop {
+            match entry.step(self) {
+                Step::On => {}
+                Step::In(word) => return Some(word),
+                Step::Full => return None,
+            }
+        }
+    }
+
+    /// What a word holds.
+    fn load(&self, word: usize) -> u64 {
+        self.0.get(word).map_or(0, |word| word.load(Ordering::SeqCst))
+    }
+
+    /// Changes a word if it holds `before`; whether it did.
+    fn change(&self, word: usize, before: u64, after: u64) -> bool {
+        let word = self.0.get(word);
+        word.is_some_and(|word| word.compare_exchange(before, after, Ordering::SeqCst, Ordering::SeqCst).is_ok())
+    }
 }
 
-impl Set {
-    /// Counts one more of a key, and says in which word; none if it has `most` already.
-    fn enter(&self, tag: u64, most: u64) -> Option<usize> {
-        loop {
-            let Standing { word, before, after, count } = self.find(tag);
-            if count >= most {
-                return None;
-            }
-            let place = self.0.get(word)?;
-            if place.compare_exchange(before, after, Ordering::SeqCst, Ordering::SeqCst).is_err() {
-                continue;
-            }
-            // Two workers may have taken the shared word and one of its own for a key: whoever sees that leaves, and looks again.
-            let is_in_both = if word == SHARED {
-                self.own().any(|(_, held)| held >> COUNT_BITS == tag && held & COUNT_MASK > 0)
-            } else {
-                count == 0 && self.shared() > 0
-            };
-            if is_in_both {
-                place.fetch_sub(1, Ordering::SeqCst);
-                continue;
-            }
-            if word == SHARED {
-                return Some(word);
-            }
-            // Another worker may have given the key a second word, when one before this had just become free. All settle on the first one.
-            let mut first = word;
-            let mut total = 0;
-            for (other, held) in self.own() {
-                if held >> COUNT_BITS == tag && held & COUNT_MASK > 0 {
-                    first = first.min(other);
-                    total += held & COUNT_MASK;
-                }
-            }
-            if first == word && total <= most {
-                return Some(word);
-            }
-            place.fetch_sub(1, Ordering::SeqCst);
-            if first == word {
-                return None;
-            }
-        }
-    }
-
-    /// The words that are not shared.
-    fn own(&self) -> impl Iterator<Item = (usize, u64)> {
-        self.0.iter().take(SHARED).map(|word| word.load(Ordering::SeqCst)).enumerate()
-    }
-
-    /// What the keys of the last word have under way together.
-    fn shared(&self) -> u64 {
-        self.0.get(SHARED).map_or(0, |word| word.load(Ordering::SeqCst))
-    }
-
-    fn find(&self, tag: u64) -> Standing {
-        let (mut own, mut free, mut count) = (None, None, 0);
-        for (word, held) in self.own() {
-            match held & COUNT_MASK {
-                0 => free = free.or(Some((word, held))),
-                more if held >> COUNT_BITS == tag => {
-                    count += more;
-                    own = own.or(Some((word, held)));
-                }
-                _ => {}
-            }
-        }
-        if let Some((word, before)) = own {
-            return Standing { word, before, after: before + 1, count };
-        }
-        let shared = self.shared();
-        match free {
-            // Who shares a word goes on sharing it, or a key would be counted in two places.
-            Some((word, before)) if shared == 0 => Standing { word, before, after: tag << COUNT_BITS | 1, count: 0 },
-            _ => Standing { word: SHARED, before: shared, after: shared + 1, count: shared },
-        }
-    }
+thread_local! {
+    /// The number of this thread, for its claims. Eight millions later it comes again.
+    static CLAIMANT: u64 = {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        NEXT.fetch_add(1, Ordering::Relaxed) & COUNT_MASK
+    };
 }
 
 #[cfg(test)]
@@ -233,6 +186,31 @@ mod tests {
             }
         }
         drop(held);
+        assert!(is_empty(&table));
+    }
+
+    /// Where nobody but those of one key meet, every round lets in exactly so many.
+    #[test]
+    fn threads_that_meet_leave_no_room_unused() {
+        let (table, threads) = (Arc::new(ConcurrencyTable::new(1024)), 3);
+        let (gate, entered) = (std::sync::Barrier::new(threads), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    for round in 0..2_000 {
+                        gate.wait();
+                        let permit = table.enter(hash(0, 1), 2);
+                        entered.fetch_add(u32::from(permit.is_some()), Ordering::SeqCst);
+                        // What was entered is held until all have tried.
+                        let is_one = gate.wait().is_leader();
+                        if is_one {
+                            assert_eq!(entered.swap(0, Ordering::SeqCst), 2, "round {round}");
+                        }
+                        drop(permit);
+                    }
+                });
+            }
+        });
         assert!(is_empty(&table));
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use config::{PolicyConfig, PolicyMode};
 use reason::Reason;
-use telemetry::WorkerReport;
+use telemetry::{WorkerReport, WouldReject};
 
 use super::{ActivePolicy, Applicant, ConnectionMeters, Permits, Throttles};
 use crate::client::RequestClient;
@@ -17,6 +17,8 @@ pub struct Terms {
     pub permits: Permits,
     /// Its bandwidth.
     pub throttles: Throttles,
+    /// Policies that only log, and would not have let it in.
+    pub would_reject: Vec<WouldReject>,
     meters: ConnectionMeters,
 }
 
@@ -50,6 +52,7 @@ impl Terms {
                 Ok(permit) => {
                     permit.into_iter().for_each(|permit| self.permits.hold(permit));
                     policy.throttle(&applicant, &self.meters, &mut self.throttles);
+                    report.policy_passed(&policy.config.name);
                     continue;
                 }
                 Err(denied) => denied,
@@ -60,6 +63,7 @@ impl Terms {
             if enforces {
                 return Err(Denial { policy: Arc::clone(config), reason });
             }
+            self.would_reject.push(policy.would_reject(reason));
         }
         Ok(())
     }

@@ -1,11 +1,11 @@
-//! A switch for maintenance: closed while a file exists, or an operator says so. Requests read two flags; who looks for the file is a task of the main thread
+//! A switch for maintenance: closed while a file exists, or an operator says so, of this machine or of several. Requests read two flags; who looks for the file is a task of the main thread
 //! (`background/switches.rs`).
 
 use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
 use config::Maintenance;
@@ -22,9 +22,15 @@ struct Parts {
     except: Option<AddressSet>,
     /// The file is there.
     is_closed: AtomicBool,
-    /// An operator has closed it, whatever there is of files.
-    is_ordered: AtomicBool,
+    /// Who has closed it, whatever there is of files: [`OPERATOR`], [`FLEET`].
+    ordered: AtomicU8,
 }
+
+/// An operator of this machine.
+const OPERATOR: u8 = 1;
+
+/// Those of several machines.
+const FLEET: u8 = 2;
 
 impl Switch {
     /// The switch as it stands now.
@@ -34,23 +40,35 @@ impl Switch {
         let except = except.and_then(|list| AddressSet::of(list, None).ok());
         let was_closed = || previous.is_some_and(|previous| previous.0.is_closed.load(Ordering::Relaxed));
         let is_closed = AtomicBool::new(is_there(&config.file).unwrap_or_else(was_closed));
-        let is_ordered = AtomicBool::new(previous.is_some_and(Switch::is_ordered));
-        Switch(Arc::new(Parts { config: config.clone(), except, is_closed, is_ordered }))
+        let ordered = AtomicU8::new(previous.map_or(0, |previous| previous.0.ordered.load(Ordering::Relaxed)));
+        Switch(Arc::new(Parts { config: config.clone(), except, is_closed, ordered }))
     }
 
-    /// Whether an operator has closed it.
+    /// Whether an operator of this machine has closed it.
     pub fn is_ordered(&self) -> bool {
-        self.0.is_ordered.load(Ordering::Relaxed)
+        self.0.ordered.load(Ordering::Relaxed) & OPERATOR != 0
     }
 
     /// Closes it by order of an operator, or takes that back; whether that changes the order.
     pub fn order(&self, is_closed: bool) -> bool {
-        self.0.is_ordered.swap(is_closed, Ordering::Relaxed) != is_closed
+        self.note_order(OPERATOR, is_closed)
+    }
+
+    /// The same by order of those who operate several machines: neither takes back what the other says.
+    pub fn order_of_fleet(&self, is_closed: bool) -> bool {
+        self.note_order(FLEET, is_closed)
+    }
+
+    fn note_order(&self, by: u8, is_closed: bool) -> bool {
+        let ordered = &self.0.ordered;
+        let before =
+            if is_closed { ordered.fetch_or(by, Ordering::Relaxed) } else { ordered.fetch_and(!by, Ordering::Relaxed) };
+        (before & by != 0) != is_closed
     }
 
     /// Whether it is closed, by whatever.
     pub fn is_closed(&self) -> bool {
-        self.0.is_closed.load(Ordering::Relaxed) || self.is_ordered()
+        self.0.is_closed.load(Ordering::Relaxed) || self.0.ordered.load(Ordering::Relaxed) != 0
     }
 
     /// The file that closes it.

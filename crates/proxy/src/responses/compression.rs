@@ -28,7 +28,7 @@ pub enum Verdict {
     Untouched,
     /// As it is, since its client accepts none of the codings; another client might get it compressed.
     Varies,
-    /// It is compressed.
+    /// It is compressed; as a response to HEAD it has the fields that go with that (RFC 9110 §9.3.2).
     Compressed(Encoding),
 }
 
@@ -58,7 +58,11 @@ impl<'a> Compressible<'a> {
         edits: &'a HeaderEdits,
     ) -> Compressible<'a> {
         let length = match response.framing {
-            BodyFraming::None if request.method == Method::Head => None,
+            // What GET would get.
+            BodyFraming::None if request.method == Method::Head => {
+                let length = response.fields.get("content-length");
+                length.and_then(|length| std::str::from_utf8(length).ok()?.parse().ok())
+            }
             BodyFraming::None => Some(0),
             BodyFraming::Length(length) => Some(length),
             BodyFraming::Chunked | BodyFraming::UntilClose => None,
@@ -127,8 +131,8 @@ impl Compression {
             return Verdict::Untouched;
         }
         match choose(&subject.request.fields, &self.config.encodings) {
-            Some(encoding) if subject.request.method != Method::Head => Verdict::Compressed(encoding),
-            _ => Verdict::Varies,
+            Some(encoding) => Verdict::Compressed(encoding),
+            None => Verdict::Varies,
         }
     }
 
@@ -273,8 +277,12 @@ mod tests {
             (&[accepts], (404, &[html], long), gzip),
             (&[accepts], (200, &[("content-type", "APPLICATION/problem+json")], long), gzip),
             (&[], (200, &[html], long), Verdict::Varies),
+            // As the GET that it stands for.
             (&[accepts, (":method", "HEAD")], (200, &[html], Some(0)), none),
-            (&[accepts, (":method", "HEAD")], (200, &[html], None), Verdict::Varies),
+            (&[accepts, (":method", "HEAD")], (200, &[html], Some(1023)), none),
+            (&[accepts, (":method", "HEAD")], (200, &[html], long), gzip),
+            (&[accepts, (":method", "HEAD")], (200, &[html], None), gzip),
+            (&[(":method", "HEAD")], (200, &[html], None), Verdict::Varies),
             (&[accepts, (":version", "1.0")], (200, &[html], long), none),
             (&[accepts], (200, &[html], Some(1023)), none),
             (&[accepts], (200, &[html], Some(0)), none),

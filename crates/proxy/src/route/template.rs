@@ -25,18 +25,23 @@ impl fmt::Display for BadParameter {
 
 impl std::error::Error for BadParameter {}
 
-/// Appends the target of a forwarded request to `out`: the rewritten path, or the path as matched; then the query.
+/// Appends the target of a forwarded request to `out`: the rewritten path, or the path as matched; then the query. `values` are asked for where there
+/// is something to rewrite.
 ///
 /// # Errors
 /// A parameter whose value makes a dot segment where it is put, or that `render` rejects.
-pub fn build_target(forward: &Forward, values: &Values<'_>, out: &mut Vec<u8>) -> Result<(), BadParameter> {
-    let head = values.head();
+pub fn build_target<'v>(
+    forward: &Forward,
+    head: &RequestHead,
+    values: impl FnOnce() -> Values<'v>,
+    out: &mut Vec<u8>,
+) -> Result<(), BadParameter> {
     let Some(rewrite) = &forward.rewrite else {
         out.extend_from_slice(&head.target);
         return Ok(());
     };
     let start = out.len();
-    values.render(rewrite, out)?;
+    values().render(rewrite, out)?;
     let written = out.get(start..).unwrap_or_default();
     let path = split_query(written).0;
     // What has no value would take its segment away, where slashes are merged.

@@ -1,12 +1,16 @@
-//! What a process knows that the one which takes over from it goes on with: session-ticket keys, the key of sticky sessions, and how upstream servers fare.
+//! What a process knows that the one which takes over from it goes on with: session-ticket keys, the key of sticky sessions, what rates have counted, and how upstream
+//! servers fare.
 //!
 //! Owns what of a generation is worth passing on and to whom it belongs there. Knows nothing of processes or of how it is sent.
 
+use std::io;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use tls::TicketSecrets;
 
 use crate::generation::Generation;
+use crate::policies::counts::{RateCounts, RateKey};
 use crate::upstream::{Found, Group, Health, Operated, Records, Server};
 
 /// What another process goes on with.
@@ -14,10 +18,16 @@ use crate::upstream::{Found, Group, Health, Operated, Records, Server};
 pub struct State {
     /// The session-ticket keys.
     pub tickets: Option<TicketSecrets>,
+    /// Those that other machines have, too, and how long the current one has sealed: instead of the former.
+    pub shared_tickets: Option<(tls::SharedMasters, std::time::Duration)>,
+    /// Nobody is to be sent here, see [`Server::set_aside`](super::Server::set_aside).
+    pub is_aside: bool,
     /// The key of sticky sessions of groups that are given none.
     pub sticky_key: Option<[u8; 32]>,
     /// The secrets of QUIC, if it is served.
     pub quic: Option<quic::Secrets>,
+    /// The secret by which rates count keys, if there are any.
+    pub rate_key: Option<RateKey>,
     /// Upstream servers of which something is known.
     pub servers: Vec<ServerState>,
     /// Policies whose maintenance an operator has switched on.
@@ -27,6 +37,26 @@ pub struct State {
 impl std::fmt::Debug for State {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("State").field("servers", &self.servers).finish_non_exhaustive()
+    }
+}
+
+/// What rates have counted, to be looked at when another process is ready to go on with it: what is counted here after that, it does not know.
+#[derive(Default)]
+pub struct Rates(pub(super) Option<Arc<ArcSwap<Generation>>>);
+
+impl std::fmt::Debug for Rates {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Rates").finish_non_exhaustive()
+    }
+}
+
+impl Rates {
+    /// Gives what they have counted, piece by piece.
+    ///
+    /// # Errors
+    /// Those of `take`, which end it.
+    pub fn pass(&self, take: &mut dyn FnMut(RateCounts) -> io::Result<()>) -> io::Result<()> {
+        self.0.as_ref().map_or(Ok(()), |generation| generation.load().policies.pass_counts(take))
     }
 }
 
@@ -77,9 +107,13 @@ pub(super) fn resume(generation: &Generation, servers: &[ServerState]) {
         let operated = known.iter().filter(|known| known.operated != Operated::default());
         group.go_on_with(operated.map(|known| (known.server.clone(), known.operated)));
         for name in group.names() {
-            // What SRV records say of priorities and weights is asked for again.
-            let Records::Addresses(port) = name.records else { continue };
-            let authority = format!("{}:{port}", name.name);
+            let authority = match &name.records {
+                Records::Addresses(port) => format!("{}:{port}", name.name),
+                // What the directory says of weights is asked for again; it may be away at the moment.
+                Records::Listed(listed) => listed.service.clone(),
+                // What SRV records say of priorities and weights is asked for again.
+                Records::Services => continue,
+            };
             let of_name = known.iter().filter(|known| known.authority == authority);
             let found: Vec<Found> = of_name.filter_map(|known| known.server.parse().ok()).map(Found::at).collect();
             if !found.is_empty() {
@@ -118,7 +152,7 @@ routes: [{ upstream: app }]
         };
         let (old, new) = (generation(), generation());
         led_to(&old, &["192.0.2.1:80", "192.0.2.2:80"]);
-        let said = Operated { drained: true, weight: Some(7) };
+        let said = Operated { drained: true, drained_by_fleet: false, weight: Some(7) };
         old.all_groups()[0].operate("192.0.2.1:80", |operated| *operated = said);
         led_to(&old, &["192.0.2.2:80"]);
         resume(&new, &servers(&old));

@@ -2,6 +2,7 @@
 //!
 //! What fails here has its line in the log, and nothing has gone upstream.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use crate::certificates::host_name;
 use crate::connection::{Conn, ended_before};
 use crate::handshake;
 use crate::tunnel::TunnelSettings;
-use crate::tunnel_routes::TunnelRoute;
+use crate::tunnel_routes::{Known, TunnelRoute};
 use crate::worker::Worker;
 
 /// A connection whose route is known.
@@ -50,20 +51,20 @@ pub(super) async fn open(
         (stream, first)
     };
     let Some(front) = &settings.front else {
-        // A plain listener without names has one route for all.
-        let Some(route) = settings.routes.only() else { return Err((0, 0)) };
-        return Ok(Opened { client: Transport::plain(stream), first, route: Arc::clone(route), server_name: None });
+        // Nothing of its bytes matters where no ClientHello is read.
+        let known = Known { name: None, protocols: &[], client: address(conn), is_opened: false };
+        return match settings.routes.find(known).cloned() {
+            Some(route) => Ok(Opened { client: Transport::plain(stream), first, route, server_name: None }),
+            None => Err(lost(&first, conn, worker, ("tunnel", Reason::NoTunnelForName))),
+        };
     };
     let limit = until.saturating_sub(coarse());
     let client = handshake::open((stream, first), conn, front, limit, worker).await?;
     let info = conn.tls.as_ref().map(|tls| &tls.info);
     let name = info.and_then(|info| info.server_name.as_deref());
     let protocol = info.and_then(|info| info.alpn.as_deref());
-    let route = match settings.routes.only() {
-        Some(only) => Some(only),
-        None => settings.routes.find(name, protocol.as_slice(), true),
-    };
-    match route.cloned() {
+    let known = Known { name, protocols: protocol.as_slice(), client: address(conn), is_opened: true };
+    match settings.routes.find(known).cloned() {
         Some(route) => Ok(Opened { client, first: Chunk::empty(), route, server_name: None }),
         None => {
             ended_before(conn, &worker.report, "tunnel", Reason::NoTunnelForName, name.unwrap_or_default());
@@ -71,6 +72,11 @@ pub(super) async fn open(
             Err(client.traffic())
         }
     }
+}
+
+/// The client that rules look at.
+fn address(conn: &Conn) -> Option<IpAddr> {
+    conn.client.map(|client| client.ip())
 }
 
 /// What the ClientHello decided.
@@ -92,7 +98,7 @@ async fn peek(
 ) -> Result<Peeked, (u64, u64)> {
     let mut deadline = Deadline::new();
     loop {
-        match choose(&first, settings) {
+        match choose(&first, address(conn), settings) {
             Ok(None) if !first.is_full() => {}
             Ok(None) => return Err(reject(stream, &first, conn, worker, Rejection::TOO_LONG).await),
             Ok(Some((route, server_name))) => {
@@ -108,9 +114,9 @@ async fn peek(
         }
         match deadline.until(until, stream.recv_more(&mut first)).await {
             Ok(Ok(count)) if count > 0 => {}
-            Ok(Ok(_)) => return Err(lost(&first, conn, worker, Reason::TlsHandshakeAbandoned)),
-            Ok(Err(_)) => return Err(lost(&first, conn, worker, Reason::TlsHandshakeReset)),
-            Err(_) => return Err(lost(&first, conn, worker, Reason::TlsHandshakeTimeout)),
+            Ok(Ok(_)) => return Err(lost(&first, conn, worker, ("tls_handshake", Reason::TlsHandshakeAbandoned))),
+            Ok(Err(_)) => return Err(lost(&first, conn, worker, ("tls_handshake", Reason::TlsHandshakeReset))),
+            Err(_) => return Err(lost(&first, conn, worker, ("tls_handshake", Reason::TlsHandshakeTimeout))),
         }
     }
 }
@@ -139,7 +145,7 @@ impl Rejection {
 type Chosen = (Option<Arc<TunnelRoute>>, Option<Box<str>>);
 
 /// None while the ClientHello is not whole.
-fn choose(bytes: &[u8], settings: &TunnelSettings) -> Result<Option<Chosen>, Rejection> {
+fn choose(bytes: &[u8], client: Option<IpAddr>, settings: &TunnelSettings) -> Result<Option<Chosen>, Rejection> {
     let message = client_hello(bytes).map_err(|error| match error {
         wire::hello_records::NotHello::NotTls => Rejection::NOT_TLS,
         wire::hello_records::NotHello::Malformed => Rejection::MALFORMED,
@@ -148,7 +154,8 @@ fn choose(bytes: &[u8], settings: &TunnelSettings) -> Result<Option<Chosen>, Rej
     let Some(message) = message else { return Ok(None) };
     let hello = ClientHello::parse(&message).map_err(|_| Rejection::MALFORMED)?;
     let name = hello.server_name.and_then(host_name);
-    match settings.routes.find(name.as_deref(), &hello.alpn, false) {
+    let known = Known { name: name.as_deref(), protocols: &hello.alpn, client, is_opened: false };
+    match settings.routes.find(known) {
         Some(route) if route.passthrough => Ok(Some((Some(Arc::clone(route)), name.map(Into::into)))),
         // The handshake may still be rejected, by its own rules.
         Some(_) => Ok(Some((None, None))),
@@ -177,7 +184,7 @@ async fn reject(stream: Stream, first: &Chunk, conn: &Conn, worker: &Worker, rej
     (first.len() as u64, sent)
 }
 
-fn lost(first: &Chunk, conn: &Conn, worker: &Worker, reason: Reason) -> (u64, u64) {
-    ended_before(conn, &worker.report, "tls_handshake", reason, "");
+fn lost(first: &Chunk, conn: &Conn, worker: &Worker, (phase, reason): (&'static str, Reason)) -> (u64, u64) {
+    ended_before(conn, &worker.report, phase, reason, "");
     (first.len() as u64, 0)
 }

@@ -11,7 +11,7 @@ use config::{PolicyConfig, SendProxy};
 use net::clock::coarse;
 use net::{Chunk, Source};
 use reason::{Reason, Side};
-use telemetry::TunnelRecord;
+use telemetry::{TunnelRecord, WouldReject};
 use transport::Transport;
 
 use crate::certificates::TlsFront;
@@ -55,6 +55,8 @@ pub(super) struct TunnelState<'a> {
     port_kept: Option<bool>,
     /// The policy that did not let it pass.
     pub(super) policy: Option<Arc<PolicyConfig>>,
+    /// Policies that only log, and would not have let it pass.
+    pub(super) would_reject: Vec<WouldReject>,
     /// For how long its bytes had to wait.
     pub(super) throttled: Option<Duration>,
     /// Its place among the tunnels that may lead to us.
@@ -93,6 +95,7 @@ impl<'a> TunnelState<'a> {
             retries: 0,
             port_kept: None,
             policy: None,
+            would_reject: conn.would_reject.clone(),
             throttled: None,
             hop: None,
             carried: Carried::default(),
@@ -209,6 +212,7 @@ impl<'a> TunnelState<'a> {
             fault,
             reason,
             policy: self.policy.as_ref().map(|policy| policy.name.as_str()),
+            would_reject: &self.would_reject,
         };
         self.worker.report.tunnel(self.labels(), &record);
     }

@@ -319,10 +319,7 @@ impl Schedule {
         if rule.slow_start.is_zero() {
             return Some(first);
         }
-        let gets_it = |index: usize| {
-            let share = servers.get(index).map_or(1024, |server| server.share(rule.slow_start));
-            share >= 1024 || fastrand::u64(..1024) < share
-        };
+        let gets_it = |index: usize| servers.get(index).is_none_or(|server| server.takes(rule.slow_start));
         let mut chosen = first;
         for _ in 0..PASSED_OVER {
             if gets_it(chosen) {

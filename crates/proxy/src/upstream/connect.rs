@@ -124,7 +124,9 @@ async fn connect_unbounded(target: Target<'_>) -> Result<Transport, ConnectError
         }
         ServerAddress::Unix(path) => connect_unix(path).await?,
         // Each address of a name is a server of its own.
-        ServerAddress::Name(..) | ServerAddress::Service(_) => return Err(ConnectError::Unresolved),
+        ServerAddress::Name(..) | ServerAddress::Service(_) | ServerAddress::Listed(_) => {
+            return Err(ConnectError::Unresolved);
+        }
     };
     if target.ahead.is_empty() {
         stream.send(&own_header(target.group.config.send_proxy)).await.map_err(ConnectError::Socket)?;
@@ -141,6 +143,7 @@ async fn connect_unbounded(target: Target<'_>) -> Result<Transport, ConnectError
         Broken::Socket(error) => ConnectError::Socket(error),
         Broken::Tls(error) => ConnectError::Tls(error),
         Broken::Key(failure) => ConnectError::Tls(tls::Error::Ours(failure.to_string().into())),
+        broken @ Broken::Certificate(_) => ConnectError::Tls(tls::Error::Ours(broken.to_string().into())),
     })
 }
 
@@ -193,6 +196,7 @@ fn server_name(target: Target<'_>) -> Result<ServerName, ConnectError> {
         (Some(name), _) => name,
         (None, ServerAddress::Ip(address)) => return Ok(ServerName::Ip(address.ip())),
         (None, ServerAddress::Name(name, _) | ServerAddress::Service(name)) => name,
+        (None, ServerAddress::Listed(listed)) => &listed.service,
         (None, ServerAddress::Unix(_)) => "localhost",
     };
     Ok(match text.parse::<IpAddr>() {

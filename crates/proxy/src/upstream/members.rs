@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use config::{ServerAddress, ServerConfig, UpstreamConfig};
+use config::{ListedService, ServerAddress, ServerConfig, UpstreamConfig};
 
 use super::balance::{Rank, Schedule};
 use super::server::{Server, ServerId, next_id};
@@ -21,13 +21,15 @@ pub struct Members {
     pub(super) schedule: Schedule,
 }
 
-/// What is asked of name servers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What is asked of name servers, or of whom else.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Records {
     /// A and AAAA; each address has this port.
     Addresses(u16),
     /// SRV, and the addresses of the hosts in them.
     Services,
+    /// None: a directory says which servers there are.
+    Listed(ListedService),
 }
 
 /// A name among the servers that are configured.
@@ -43,6 +45,8 @@ pub struct Name {
     pub records: Records,
     /// A name server was asked, and has answered or failed to.
     is_asked: AtomicBool,
+    /// The directory that it is listed in says nothing at the moment.
+    is_stale: AtomicBool,
 }
 
 /// An address that a name leads to.
@@ -71,6 +75,21 @@ impl Name {
         self.is_asked.load(Ordering::Acquire)
     }
 
+    /// The directory that it is listed in, if it is in one.
+    pub fn source(&self) -> Option<&str> {
+        if let Records::Listed(listed) = &self.records { Some(&listed.source) } else { None }
+    }
+
+    /// Whether the directory that it is listed in says nothing at the moment.
+    pub fn is_stale(&self) -> bool {
+        self.is_stale.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether the directory that it is listed in says nothing.
+    pub fn set_stale(&self, is_stale: bool) {
+        self.is_stale.store(is_stale, Ordering::Relaxed);
+    }
+
     pub(super) fn set_asked(&self) {
         self.is_asked.store(true, Ordering::Release);
     }
@@ -82,10 +101,11 @@ pub(super) fn names(configs: &[ServerConfig]) -> Vec<Arc<Name>> {
         let (name, records) = match &config.address {
             ServerAddress::Name(name, port) => (name, Records::Addresses(*port)),
             ServerAddress::Service(name) => (name, Records::Services),
+            ServerAddress::Listed(listed) => (&listed.service, Records::Listed(listed.clone())),
             ServerAddress::Ip(_) | ServerAddress::Unix(_) => return None,
         };
-        let (name, is_asked) = (name.as_str().into(), AtomicBool::new(false));
-        Some(Arc::new(Name { id: next_id(), origin, name, records, is_asked }))
+        let (is_asked, is_stale) = (AtomicBool::new(false), AtomicBool::new(false));
+        Some(Arc::new(Name { id: next_id(), origin, name: name.as_str().into(), records, is_asked, is_stale }))
     };
     configs.iter().enumerate().filter_map(name).collect()
 }

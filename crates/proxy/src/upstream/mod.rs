@@ -38,7 +38,7 @@ use arc_swap::{ArcSwap, Guard};
 use config::{Balance, HashKey, ServerAddress, ServerConfig, UpstreamConfig, UpstreamProtocol, WhenAllDown};
 use net::Deadline;
 use reason::Reason;
-use telemetry::{ServerView, UpstreamView};
+use telemetry::{ServerView, UpstreamView, WorkerReport};
 use tokio::sync::Notify;
 
 use balance::{Choice, Rule, most_of};
@@ -315,9 +315,18 @@ impl Group {
         self.take_over(&orders, |_| false);
     }
 
-    /// Goes on with what operators say of servers, as this group of an earlier generation had it. An address that was configured and no longer is, is
+    /// Goes on with what operators say of servers, and with those that directories named, as this group of an earlier generation had it. An address that was configured and no longer is, is
     /// forgotten.
     pub fn go_on_from(&self, before: &Group) {
+        for name in &self.names {
+            let same = |other: &&Arc<Name>| name.source().is_some() && other.records == name.records;
+            let Some(known) = before.names.iter().find(same).map(|other| before.addresses_of(other)) else { continue };
+            // The directory may be away; what it says of weights comes with its next word.
+            let known: Vec<Found> = known.into_iter().map(Found::at).collect();
+            if !known.is_empty() {
+                self.note_resolved(name, Some(&known));
+            }
+        }
         let orders = before.operated.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let was_literal = Members::new(&before.config);
         self.take_over(&orders, |label| was_literal.has(label));
@@ -407,8 +416,17 @@ impl Group {
         self.queue.iter().for_each(|queue| queue.freed(Lane::Group));
     }
 
-    /// Takes one retry from the budget, if there is one left.
-    pub fn may_retry(&self) -> bool {
+    /// Takes a retry from the budget, if there is one left; else counts that, unless retries are switched off.
+    pub fn may_retry(&self, report: &WorkerReport) -> bool {
+        let may_retry = self.take_from_budget();
+        if !may_retry && self.config.retry_budget_percent > 0 {
+            report.retry_over_budget(&self.config.name);
+        }
+        may_retry
+    }
+
+    /// Takes a further request from the budget, if there is one left.
+    pub fn take_from_budget(&self) -> bool {
         if self.config.retry_budget_percent == 0 {
             return false;
         }

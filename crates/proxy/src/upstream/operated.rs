@@ -72,7 +72,7 @@ mod tests {
     use super::super::{Found, Group};
     use super::*;
 
-    const DRAINED: Operated = Operated { drained: true, weight: None };
+    const DRAINED: Operated = Operated { drained: true, drained_by_fleet: false, weight: None };
 
     /// Of a literal `192.0.2.N:80` for each number, and of a name.
     fn group(literals: &[u8], has_name: bool) -> Group {

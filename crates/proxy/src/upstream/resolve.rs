@@ -105,7 +105,8 @@ impl Names {
     pub fn refresh(&mut self, groups: &[Arc<Group>], replies: &tokio::sync::mpsc::UnboundedSender<Reply>) {
         let now = Instant::now();
         let mut live = HashMap::new();
-        for (group, name) in groups.iter().flat_map(|group| group.names().iter().map(move |name| (group, name))) {
+        let names = groups.iter().flat_map(|group| group.names().iter().map(move |name| (group, name)));
+        for (group, name) in names.filter(|(_, name)| name.source().is_none()) {
             let fresh = Asking { due: now, failures: 0, failing: None };
             let asking = self.asking.get(&name.id).copied().unwrap_or(fresh);
             if asking.due > now {
@@ -175,13 +176,15 @@ fn list(addresses: &[SocketAddr]) -> String {
 
 /// Asks once. What is found is in order, and never nothing.
 async fn ask(resolver: &TokioResolver, name: &Name, outer_only: bool) -> Result<(Vec<Found>, Duration), Unresolved> {
-    let (mut found, until) = match name.records {
+    let (mut found, until) = match &name.records {
         Records::Addresses(port) => {
             let (addresses, until) = addresses(resolver, &name.name, outer_only).await?;
-            let found = addresses.into_iter().map(|address| Found::at(SocketAddr::new(address, port)));
+            let found = addresses.into_iter().map(|address| Found::at(SocketAddr::new(address, *port)));
             (found.collect::<Vec<_>>(), until)
         }
         Records::Services => services(resolver, name, outer_only).await?,
+        // Somebody else is asked.
+        Records::Listed(_) => return Err(Unresolved::NoAddress),
     };
     found.sort();
     // Of two records for one address the one of lower priority counts.

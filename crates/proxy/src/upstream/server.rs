@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use config::{Ejection, ServerAddress, ServerConfig};
@@ -42,6 +42,8 @@ pub enum Standing {
 pub struct Operated {
     /// It gets no new requests.
     pub drained: bool,
+    /// The same, by the word of those who operate several machines: neither takes back what the other says.
+    pub drained_by_fleet: bool,
     /// Its share of the load; none for that of the configuration.
     pub weight: Option<u32>,
 }
@@ -93,13 +95,25 @@ pub struct Server {
     ejected_until_ms: AtomicU64,
     /// When it came back, on the clock of ejections; 0: it was there from the beginning.
     back_since_ms: AtomicU64,
-    is_drained: AtomicBool,
+    /// The shares of all requests that it was offered during slow starts.
+    offered: AtomicU32,
+    /// By whom it is drained: [`OPERATOR`], [`FLEET`].
+    drained: AtomicU8,
     /// The weight that an operator gave it; 0 for none.
     weight: AtomicU32,
 }
 
-/// The share of its load that a server takes at the beginning of its slow start, of 1024.
-const LEAST_SHARE: u64 = 102;
+/// An operator of this machine.
+const OPERATOR: u8 = 1;
+
+/// Those of several machines.
+const FLEET: u8 = 2;
+
+/// The share of a server that takes all that is its own: a power of two, so that a count of shares may overflow.
+const WHOLE_SHARE: u32 = 1024;
+
+/// The share that a server takes at the beginning of its slow start.
+const LEAST_SHARE: u32 = 103;
 
 /// Milliseconds of the monotonic clock since the first call.
 fn now_ms() -> u64 {
@@ -123,6 +137,7 @@ impl Server {
             ServerAddress::Ip(address) => address.to_string(),
             ServerAddress::Name(name, port) => format!("{name}:{port}"),
             ServerAddress::Service(name) => name.clone(),
+            ServerAddress::Listed(listed) => listed.service.clone(),
             ServerAddress::Unix(path) => format!("unix:{}", path.display()),
         };
         Server {
@@ -143,7 +158,8 @@ impl Server {
             ejections: AtomicU32::new(0),
             ejected_until_ms: AtomicU64::new(0),
             back_since_ms: AtomicU64::new(0),
-            is_drained: AtomicBool::new(false),
+            offered: AtomicU32::new(0),
+            drained: AtomicU8::new(0),
             weight: AtomicU32::new(0),
         }
     }
@@ -151,12 +167,19 @@ impl Server {
     /// What an operator says of it.
     pub fn operated(&self) -> Operated {
         let weight = self.weight.load(Ordering::Relaxed);
-        Operated { drained: self.is_drained.load(Ordering::Relaxed), weight: (weight > 0).then_some(weight) }
+        let drained = self.drained.load(Ordering::Relaxed);
+        Operated {
+            drained: drained & OPERATOR != 0,
+            drained_by_fleet: drained & FLEET != 0,
+            weight: (weight > 0).then_some(weight),
+        }
     }
 
     /// Sets what an operator says of it. A weight counts from the next schedule on.
     pub(super) fn set_operated(&self, operated: Operated) {
-        if self.is_drained.swap(operated.drained, Ordering::Relaxed) && !operated.drained {
+        let by = |is_drained: bool, by: u8| if is_drained { by } else { 0 };
+        let drained = by(operated.drained, OPERATOR) | by(operated.drained_by_fleet, FLEET);
+        if self.drained.swap(drained, Ordering::Relaxed) != 0 && drained == 0 {
             self.is_back();
         }
         self.weight.store(operated.weight.unwrap_or(0), Ordering::Relaxed);
@@ -190,7 +213,9 @@ impl Server {
     pub fn socket_address(&self) -> Option<SocketAddr> {
         match self.address {
             ServerAddress::Ip(address) => Some(address),
-            ServerAddress::Name(..) | ServerAddress::Service(_) | ServerAddress::Unix(_) => None,
+            ServerAddress::Name(..) | ServerAddress::Service(_) | ServerAddress::Listed(_) | ServerAddress::Unix(_) => {
+                None
+            }
         }
     }
 
@@ -209,11 +234,19 @@ impl Server {
         self.back_since_ms.store(now_ms().max(1), Ordering::Relaxed);
     }
 
-    /// Of 1024 requests that are its own by weight, how many it should get at the moment, where a server that is back gets all of them only after so long.
-    pub(super) fn share(&self, slow_start: Duration) -> u64 {
+    /// Whether it takes a request that is its own by weight, where a server that is back takes all of them only after so long. Those that it takes are
+    /// spread evenly: of ten in a row at the beginning, one.
+    pub(super) fn takes(&self, slow_start: Duration) -> bool {
+        let share = self.share(slow_start);
+        // Counted only for servers that were away. The sum may begin again at 0, which is a multiple of all shares, too.
+        share >= WHOLE_SHARE || self.offered.fetch_add(share, Ordering::Relaxed) % WHOLE_SHARE + share >= WHOLE_SHARE
+    }
+
+    /// Of [`WHOLE_SHARE`] requests that are its own by weight, how many it should get at the moment.
+    fn share(&self, slow_start: Duration) -> u32 {
         let back = self.back_since_ms.load(Ordering::Relaxed).max(self.ejected_until_ms.load(Ordering::Relaxed));
         // The clock is read only for servers that were away.
-        if back == 0 { 1024 } else { share_at(now_ms().saturating_sub(back), slow_start) }
+        if back == 0 { WHOLE_SHARE } else { share_at(now_ms().saturating_sub(back), slow_start) }
     }
 
     /// Whether requests should go there.
@@ -234,7 +267,7 @@ impl Server {
     }
 
     fn standing_at(&self, now_ms: u64) -> Standing {
-        if self.is_drained.load(Ordering::Relaxed) {
+        if self.drained.load(Ordering::Relaxed) != 0 {
             Standing::Drained
         } else if !self.is_healthy() {
             Standing::Unhealthy
@@ -377,9 +410,9 @@ impl Server {
 }
 
 /// The share after so many milliseconds: from a tenth upwards in proportion to time.
-fn share_at(elapsed_ms: u64, slow_start: Duration) -> u64 {
-    let whole = u64::try_from(slow_start.as_millis()).unwrap_or(u64::MAX).max(1);
-    if elapsed_ms >= whole { 1024 } else { (elapsed_ms * 1024 / whole).max(LEAST_SHARE) }
+fn share_at(elapsed_ms: u64, slow_start: Duration) -> u32 {
+    let share = u128::from(elapsed_ms) * u128::from(WHOLE_SHARE) / slow_start.as_millis().max(1);
+    u32::try_from(share).unwrap_or(WHOLE_SHARE).clamp(LEAST_SHARE, WHOLE_SHARE)
 }
 
 #[cfg(test)]
@@ -470,14 +503,28 @@ mod tests {
     fn the_share_of_a_server_that_is_back_grows_with_time() {
         let minute = Duration::from_secs(60);
         for (elapsed_ms, expected) in
-            [(0, 102), (5_000, 102), (15_000, 256), (30_000, 512), (60_000, 1024), (u64::MAX, 1024)]
+            [(0, 103), (5_000, 103), (15_000, 256), (30_000, 512), (60_000, 1024), (u64::MAX, 1024)]
         {
             assert_eq!(share_at(elapsed_ms, minute), expected, "{elapsed_ms}");
         }
         let server = server();
-        assert_eq!(server.share(minute), 1024, "it was there from the beginning");
+        assert!((0..100).all(|_| server.takes(minute)), "it was there from the beginning");
         server.set_healthy(false);
         server.set_healthy(true);
-        assert!(server.share(minute) < 1024);
+        assert!(server.share(minute) < WHOLE_SHARE);
+    }
+
+    #[test]
+    fn what_a_server_that_is_back_takes_is_spread_evenly() {
+        let (server, hour) = (server(), Duration::from_secs(3600));
+        server.is_back();
+        // Also where the sum overflows.
+        for start in [0, u32::MAX - 5000] {
+            server.offered.store(start, Ordering::Relaxed);
+            let taken: Vec<usize> = (0..500).filter(|_| server.takes(hour)).collect();
+            assert_eq!(taken.len(), 50, "from {start}");
+            let pauses: Vec<_> = taken.windows(2).map(|pair| pair[1] - pair[0]).collect();
+            assert!(pauses.iter().all(|pause| matches!(pause, 9 | 10)), "{pauses:?}");
+        }
     }
 }

@@ -9,20 +9,16 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use quinn_proto::{
-    ClientConfig, ConnectError, Connection, ConnectionError, ConnectionHandle, DatagramEvent, Dir, Endpoint,
-    EndpointConfig, Event, ReadError, Side, StreamEvent, StreamId, TransportConfig, crypto,
+    Connection, ConnectionError, ConnectionHandle, DatagramEvent, Dir, Endpoint, Event, ReadError, StreamEvent,
+    StreamId, TransportConfig,
 };
 use rcgen::{CertificateParams, KeyPair};
-use tls::{
-    Acceptor, Alert, Choice, Chooser, Connector, Identity, KeyType, Policy, ProtocolVersion, QuicSession, ServerName,
-    TicketKeys,
-};
+use tls::{Acceptor, Alert, Choice, Chooser, Connector, Identity, KeyType, Policy, ProtocolVersion, TicketKeys};
 use tokio::net::UdpSocket;
 use wire::client_hello::ClientHello;
 use zeroize::Zeroizing;
 
-use crate::keys::ResetKey;
-use crate::session::{Left, Tls};
+use crate::client;
 
 pub const NAME: &str = "site.example";
 pub const ALPN: &str = "h3";
@@ -85,22 +81,6 @@ impl Chooser for Fixed {
     }
 }
 
-struct Dial(Arc<Connector>);
-
-impl crypto::ClientConfig for Dial {
-    fn start_session(
-        self: Arc<Self>,
-        _version: u32,
-        server_name: &str,
-        params: &quinn_proto::transport_parameters::TransportParameters,
-    ) -> Result<Box<dyn crypto::Session>, ConnectError> {
-        let mut parameters = Vec::new();
-        params.write(&mut parameters);
-        let session = QuicSession::client(&self.0, &ServerName::Dns(server_name.into()), &parameters);
-        Ok(Box::new(Tls::new(session, Side::Client, Left::default())))
-    }
-}
-
 /// What has come on a stream.
 #[derive(Default, Clone)]
 pub struct Come {
@@ -129,12 +109,11 @@ pub struct Client {
 
 impl Client {
     pub fn new(target: SocketAddr, party: &Party, alpn: &str) -> Client {
-        let mut config = ClientConfig::new(Arc::new(Dial(Arc::new(party.connector(alpn)))));
+        let mut config = client::config(Arc::new(party.connector(alpn)));
         let mut transport = TransportConfig::default();
         transport.max_idle_timeout(Some(Duration::from_secs(60).try_into().unwrap()));
         config.transport_config(Arc::new(transport));
-        let endpoint = EndpointConfig::new(Arc::new(ResetKey([1; 32])));
-        let mut endpoint = Endpoint::new(Arc::new(endpoint), None, true, None);
+        let mut endpoint = Endpoint::new(Arc::new(client::endpoint_config()), None, true, None);
         let (handle, connection) = endpoint.connect(Instant::now(), config, target, NAME).unwrap();
         Client {
             endpoint,

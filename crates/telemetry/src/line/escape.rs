@@ -4,6 +4,8 @@ use std::net::IpAddr;
 
 use wire::short_text::ShortText;
 
+use crate::redact::Redacted;
+
 /// The start of `value`, at most `bound` bytes, not ending within a UTF-8 sequence.
 pub(super) fn cut(value: &[u8], bound: usize) -> &[u8] {
     if value.len() <= bound {
@@ -79,6 +81,24 @@ fn escape_one(out: &mut Vec<u8>, byte: u8, rest: &[u8]) -> usize {
         },
     }
     1
+}
+
+/// Appends `value` as printable ASCII for people, without what is redacted and cut at `bound` bytes: what is not printable becomes `\u{NN}`, and `\xNN` where it is no UTF-8.
+pub(crate) fn printable(out: &mut String, value: &[u8], bound: usize, redacted: &Redacted) {
+    redacted.pieces(cut(value, bound), &mut |piece| {
+        for chunk in piece.utf8_chunks() {
+            for char in chunk.valid().chars() {
+                match char {
+                    ' '..='~' => out.push(char),
+                    other => out.extend(other.escape_unicode()),
+                }
+            }
+            chunk.invalid().iter().for_each(|byte| out.extend(std::ascii::escape_default(*byte).map(char::from)));
+        }
+    });
+    if value.len() > bound {
+        out.push_str("...");
+    }
 }
 
 fn unicode(out: &mut Vec<u8>, unit: u16) {

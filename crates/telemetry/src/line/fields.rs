@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use super::escape::{address, cut, decimal, escape, fixed};
 use super::{Clock, FIELD_BYTES, TARGET_BYTES};
-use crate::record::AddedFields;
+use crate::record::{AddedFields, WouldReject};
 use crate::redact::Redacted;
 use crate::rules::Rules;
 
@@ -187,6 +187,18 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// Policies that only log, in an object of their own; absent if there is none. One that was asked at several places has what it said first.
+    pub(super) fn would_reject(&mut self, policies: &[WouldReject]) {
+        if policies.is_empty() {
+            return;
+        }
+        self.open("would_reject");
+        for (policy, reason) in said_first(policies) {
+            self.quoted(policy, reason.as_bytes(), Redacted::nothing());
+        }
+        self.close();
+    }
+
     fn quoted(&mut self, name: &str, value: &[u8], redacted: &Redacted) -> bool {
         if !self.key(name) {
             return false;
@@ -283,6 +295,14 @@ impl<'a> Fields<'a> {
             Style::Logfmt | Style::Journal => b"\n",
         });
     }
+}
+
+/// Names of policies with the code of what each said first.
+pub(super) fn said_first(policies: &[WouldReject]) -> impl Iterator<Item = (&str, &'static str)> {
+    policies.iter().enumerate().filter_map(|(at, one)| {
+        let is_first = policies.iter().take(at).all(|before| before.policy != one.policy);
+        is_first.then(|| (&*one.policy, one.reason.code()))
+    })
 }
 
 /// Whether a reader of `logfmt` would take a bare value for something else.

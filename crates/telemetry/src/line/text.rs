@@ -4,8 +4,9 @@ use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
 use super::escape::{address, cut, decimal, escape, fixed};
+use super::fields::said_first;
 use super::{Clock, FIELD_BYTES, TARGET_BYTES, key_type_name, version_name};
-use crate::record::{ConnRecord, FlowRecord, RequestRecord, TunnelRecord, code_of};
+use crate::record::{ConnRecord, FlowRecord, RequestRecord, TunnelRecord, WouldReject, code_of};
 use crate::redact::Redacted;
 
 pub(super) fn request(out: &mut Vec<u8>, clock: &mut Clock, redacted: &Redacted, record: &RequestRecord<'_>) {
@@ -44,6 +45,7 @@ pub(super) fn request(out: &mut Vec<u8>, clock: &mut Clock, redacted: &Redacted,
     text.pair("fault", record.fault.word().as_bytes());
     text.pair("reason", code_of(record.reason).as_bytes());
     text.pair("policy", record.policy.unwrap_or("").as_bytes());
+    text.would_reject(record.would_reject);
     text.out.push(b'\n');
 }
 
@@ -57,6 +59,7 @@ pub(super) fn connection(out: &mut Vec<u8>, clock: &mut Clock, record: &ConnReco
     text.pair("fault", record.fault.word().as_bytes());
     text.pair("reason", record.reason.code().as_bytes());
     text.pair("policy", record.policy.unwrap_or("").as_bytes());
+    text.would_reject(record.would_reject);
     text.pair("detail", record.detail.as_bytes());
     text.out.push(b'\n');
 }
@@ -79,6 +82,7 @@ pub(super) fn tunnel(out: &mut Vec<u8>, clock: &mut Clock, record: &TunnelRecord
     text.pair("fault", record.fault.word().as_bytes());
     text.pair("reason", code_of(record.reason).as_bytes());
     text.pair("policy", record.policy.unwrap_or("").as_bytes());
+    text.would_reject(record.would_reject);
     text.out.push(b'\n');
 }
 
@@ -102,6 +106,7 @@ pub(super) fn flow(out: &mut Vec<u8>, clock: &mut Clock, record: &FlowRecord<'_>
         text.pair("upstream", upstream.as_bytes());
     }
     text.pair("reason", record.reason.code().as_bytes());
+    text.would_reject(record.would_reject);
     text.out.push(b'\n');
 }
 
@@ -157,6 +162,12 @@ impl<'a> Text<'a> {
         redacted.pieces(cut(value, FIELD_BYTES), &mut |piece| escape(self.out, piece));
         self.mark_cut(value, FIELD_BYTES);
         self.out.extend_from_slice(if quote { b"\"" } else { b"" });
+    }
+
+    fn would_reject(&mut self, policies: &[WouldReject]) {
+        for (policy, reason) in said_first(policies) {
+            self.named("would_reject.", policy, reason.as_bytes(), Redacted::nothing());
+        }
     }
 
     fn traffic(&mut self, received: u64, sent: u64) {

@@ -19,6 +19,11 @@ pub(super) const CONTEXT_0: u8 = 0xa0;
 /// Context-specific, primitive, number 0.
 pub(super) const CONTEXT_0_PRIMITIVE: u8 = 0x80;
 
+/// Content of the OBJECT IDENTIFIER of an RSA key (RFC 8017 appendix C).
+pub(super) const RSA_ENCRYPTION: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
+/// Content of the OBJECT IDENTIFIER of an EC key (RFC 5480 §2.1.1).
+pub(super) const EC_PUBLIC_KEY: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
+
 /// Nesting that `definite` follows. PKCS#12 needs about ten.
 const MAX_DEPTH: usize = 32;
 

@@ -11,8 +11,6 @@ use zeroize::Zeroizing;
 pub const MAX_KEY_BYTES: usize = 64 * 1024;
 
 /// Contents of the OBJECT IDENTIFIERs, DER.
-const RSA_ENCRYPTION: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
-const EC_PUBLIC_KEY: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
 /// SEC1 keeps the curve under [0] (RFC 5915 §3).
 const SEC1_PARAMETERS: u8 = der::CONTEXT_0;
 
@@ -109,11 +107,11 @@ fn to_pkcs8(bytes: &[u8]) -> Result<Zeroizing<Vec<u8>>, Error> {
     reader.small_integer().map_err(|_| NO_KEY)?;
     match reader.peek() {
         Some(der::SEQUENCE) => Ok(Zeroizing::new(bytes.to_vec())),
-        Some(der::INTEGER) => Ok(wrap(RSA_ENCRYPTION, &[der::NULL, 0], bytes)),
+        Some(der::INTEGER) => Ok(wrap(der::RSA_ENCRYPTION, &[der::NULL, 0], bytes)),
         Some(der::OCTET_STRING) => {
             reader.expect(der::OCTET_STRING).map_err(|_| NO_KEY)?;
             let curve = reader.optional(SEC1_PARAMETERS).map_err(|_| NO_KEY)?;
-            Ok(wrap(EC_PUBLIC_KEY, curve.ok_or(Error::Unsupported("EC key without its curve"))?, bytes))
+            Ok(wrap(der::EC_PUBLIC_KEY, curve.ok_or(Error::Unsupported("EC key without its curve"))?, bytes))
         }
         _ => Err(NO_KEY),
     }
@@ -132,7 +130,7 @@ fn rsa_public_half(pkcs8: &[u8]) -> Result<Option<(Vec<u8>, u32)>, Error> {
     let mut info = der::Reader::new(pkcs8).enter(der::SEQUENCE)?;
     info.small_integer()?;
     let algorithm = info.enter(der::SEQUENCE)?.expect(der::OBJECT_ID)?;
-    if algorithm != RSA_ENCRYPTION {
+    if algorithm != der::RSA_ENCRYPTION {
         return Ok(None);
     }
     // RFC 8017 §A.1.2: version, n, e, d, p, q, dP, dQ, qInv, and nothing else for two primes.
@@ -149,7 +147,7 @@ fn rsa_public_half(pkcs8: &[u8]) -> Result<Option<(Vec<u8>, u32)>, Error> {
     let Some(first) = digits.first().filter(|first| **first != 0) else { return Err(NO_KEY) };
     let bits = u32::try_from(digits.len() * 8).map_err(|_| NO_KEY)? - first.leading_zeros();
     let public = der::sequence(&[&der::element(der::INTEGER, modulus), &der::element(der::INTEGER, exponent)]);
-    let algorithm = der::sequence(&[&der::element(der::OBJECT_ID, RSA_ENCRYPTION), &[der::NULL, 0]]);
+    let algorithm = der::sequence(&[&der::element(der::OBJECT_ID, der::RSA_ENCRYPTION), &[der::NULL, 0]]);
     let spki = der::sequence(&[&algorithm, &der::element(der::BIT_STRING, &[&[0], &public[..]].concat())]);
     Ok(Some((spki, bits)))
 }

@@ -115,7 +115,7 @@ impl PublicKey {
 /// # Errors
 /// [`Error::Malformed`] if it is no such structure.
 pub fn key_identifier(spki: &[u8]) -> Result<[u8; 20], Error> {
-    Ok(sha1(key_bits(spki)?))
+    Ok(sha1(key_of(spki)?.1))
 }
 
 /// The name that peers who know no key identifier have for a key: SHA-256 over upper-case hexadecimal digits, of the modulus of an RSA key (no
@@ -124,15 +124,15 @@ pub fn key_identifier(spki: &[u8]) -> Result<[u8; 20], Error> {
 /// # Errors
 /// [`Error::Malformed`] if it is no SubjectPublicKeyInfo.
 pub fn key_digest(spki: &[u8]) -> Result<Option<[u8; 32]>, Error> {
-    let bits = key_bits(spki)?;
+    let (algorithm, bits) = key_of(spki)?;
     let digits = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02X}")).collect::<String>();
-    let text = match bits.first() {
-        Some(&der::SEQUENCE) => {
+    let text = match (algorithm, bits.first()) {
+        (der::RSA_ENCRYPTION, _) => {
             let modulus = der::Reader::new(bits).enter(der::SEQUENCE)?.expect(der::INTEGER)?;
             digits(modulus).trim_start_matches('0').to_owned()
         }
         // RFC 5480 §2.2: an uncompressed point; its y is odd or even.
-        Some(0x04) if bits.len() >= 65 && bits.len() % 2 == 1 => {
+        (der::EC_PUBLIC_KEY, Some(0x04)) if bits.len() >= 65 && bits.len() % 2 == 1 => {
             let (x, y) = bits[1..].split_at(bits.len() / 2);
             let sign = 2 + (y.last().copied().unwrap_or(0) & 1);
             format!("{sign:02X}{}", digits(x))
@@ -142,12 +142,40 @@ pub fn key_digest(spki: &[u8]) -> Result<Option<[u8; 32]>, Error> {
     Ok(Some(sha256(text.as_bytes())))
 }
 
-fn key_bits(spki: &[u8]) -> Result<&[u8], Error> {
+/// The subjectPublicKey bits of a SubjectPublicKeyInfo, without tag, length and the count of unused bits.
+///
+/// # Errors
+/// [`Error::Malformed`] if it is no such structure.
+pub fn key_bits(spki: &[u8]) -> Result<&[u8], Error> {
+    Ok(key_of(spki)?.1)
+}
+
+/// The identifier of the algorithm and the subjectPublicKey bits.
+fn key_of(spki: &[u8]) -> Result<(&[u8], &[u8]), Error> {
     let mut outer = der::Reader::new(spki);
     let mut info = outer.enter(der::SEQUENCE)?;
     outer.finish()?;
-    info.expect(der::SEQUENCE)?;
+    let algorithm = info.enter(der::SEQUENCE)?.expect(der::OBJECT_ID)?;
     let bits = info.expect(der::BIT_STRING)?;
     info.finish()?;
-    bits.strip_prefix(&[0]).ok_or(Error::Malformed("not a public key"))
+    Ok((algorithm, bits.strip_prefix(&[0]).ok_or(Error::Malformed("not a public key"))?))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+    use super::*;
+
+    /// One Ed25519 key in 256 begins like a SEQUENCE, and one like an uncompressed point: neither is one.
+    #[test]
+    fn the_algorithm_tells_what_the_bits_are() {
+        for first in [der::SEQUENCE, 0x04] {
+            let key = [&[first][..], &[0x55; 31]].concat();
+            let algorithm = der::sequence(&[&der::element(der::OBJECT_ID, &[0x2b, 0x65, 0x70])]);
+            let bits = der::element(der::BIT_STRING, &[&[0][..], &key].concat());
+            let spki = der::sequence(&[&algorithm, &bits]);
+            assert_eq!(key_digest(&spki).unwrap(), None);
+            assert_eq!(key_identifier(&spki).unwrap(), sha1(&key));
+        }
+    }
 }

@@ -19,8 +19,6 @@ pub const MAX_RSA_BITS: u32 = 8192;
 pub const MAX_PUBLIC_KEY_BYTES: usize = 4 * 1024;
 
 /// `AlgorithmIdentifier`s of the keys that are written here, DER contents.
-const RSA_ENCRYPTION: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
-const EC_PUBLIC_KEY: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
 const P256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
 const P384: &[u8] = &[0x2b, 0x81, 0x04, 0x00, 0x22];
 const P521: &[u8] = &[0x2b, 0x81, 0x04, 0x00, 0x23];
@@ -104,7 +102,7 @@ impl PublicKey {
     /// As [`from_spki`](PublicKey::from_spki).
     pub fn from_rsa(modulus: &[u8], exponent: &[u8]) -> Result<PublicKey, Error> {
         let numbers = der::sequence(&[&unsigned(modulus), &unsigned(exponent)]);
-        let algorithm = der::sequence(&[&der::element(der::OBJECT_ID, RSA_ENCRYPTION), &[der::NULL, 0]]);
+        let algorithm = der::sequence(&[&der::element(der::OBJECT_ID, der::RSA_ENCRYPTION), &[der::NULL, 0]]);
         PublicKey::from_spki(&spki(&algorithm, &numbers))
     }
 
@@ -122,7 +120,7 @@ impl PublicKey {
         if x.len() != size || y.len() != size {
             return Err(Error::Malformed("coordinate of the wrong length"));
         }
-        let algorithm = [der::element(der::OBJECT_ID, EC_PUBLIC_KEY), der::element(der::OBJECT_ID, name)].concat();
+        let algorithm = [der::element(der::OBJECT_ID, der::EC_PUBLIC_KEY), der::element(der::OBJECT_ID, name)].concat();
         PublicKey::from_spki(&spki(&der::sequence(&[&algorithm]), &[&[4], x, y].concat()))
     }
 

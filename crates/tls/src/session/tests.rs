@@ -4,6 +4,7 @@ use super::*;
 
 #[path = "../../tests/support/mod.rs"]
 mod support;
+use crate::{Choice, EchKey, EchKeys};
 use support::{Authority, ECDSA, Pair, acceptor, choice, connector, read_all};
 
 fn pair() -> Pair {
@@ -58,4 +59,113 @@ fn responses_to_key_updates_wait_for_data() {
     assert!(output.is_empty(), "a flood does not make us write");
     pair.to_server.clear();
     pair.echo();
+}
+
+/// Notes which name each handshake is for.
+struct Named(Choice, std::sync::Mutex<Vec<String>>);
+
+impl Chooser for Named {
+    fn choose(&self, hello: &wire::client_hello::ClientHello<'_>) -> Result<Choice, Alert> {
+        self.1.lock().unwrap().push(String::from_utf8_lossy(hello.server_name.unwrap_or_default()).into_owned());
+        Ok(self.0.clone())
+    }
+
+    fn asks_for_certificates(&self) -> bool {
+        false
+    }
+}
+
+/// A client that encrypts its hello for `key`, before a server that has these keys. Both know the names `site.example`, which the client asks for, and
+/// `sub.site.example`, which everybody may see.
+fn encrypted(key: &EchKey, keys: &[EchKey], groups: &str) -> (Pair, Arc<Named>) {
+    let authority = Authority::new("root");
+    let mut client = connector(&authority);
+    client.limit_groups(groups).unwrap();
+    let server = acceptor();
+    server.open_hellos_for(&EchKeys::new(keys).unwrap()).unwrap();
+    let named = Arc::new(Named(choice(&authority.issue(ECDSA).identity), Default::default()));
+    let pair = Pair::new(&client, &server, Arc::clone(&named) as Arc<dyn Chooser + Send + Sync>);
+    let list = crate::ech::list(&[key.config()]).unwrap();
+    let set = unsafe { sys::SSL_set1_ech_config_list(pair.client.ssl.as_ptr(), list.as_ptr(), list.len()) };
+    assert_eq!(set, 1);
+    (pair, named)
+}
+
+const COVER: &str = "sub.site.example";
+const GROUPS: &str = "X25519:P-256";
+
+fn was_asked_again(session: &Session) -> bool {
+    unsafe { sys::SSL_used_hello_retry_request(session.ssl.as_ptr()) == 1 }
+}
+
+#[test]
+fn an_encrypted_hello_is_opened_with_any_of_the_keys_also_after_a_retry() {
+    let keys = [EchKey::generate(COVER, 1).unwrap(), EchKey::generate(COVER, 2).unwrap()];
+    for (key, groups, retries) in
+        [(0, GROUPS, false), (1, GROUPS, false), (0, "P-384:X25519", true), (1, "P-384:X25519", true)]
+    {
+        let (mut pair, named) = encrypted(&keys[key], &keys, groups);
+        let mut first = Vec::new();
+        assert_eq!(pair.client.handshake(&mut &[][..], &mut first), Ok(Handshake::WantInput));
+        let shows = |name: &str| first.windows(name.len()).any(|window| window == name.as_bytes());
+        assert!(
+            shows(COVER) && first.windows(13).filter(|window| window.ends_with(b"site.example")).count() == 1,
+            "the name is not shown"
+        );
+        pair.to_server = first;
+        let ends = pair.handshake();
+        assert_eq!((ends.client, ends.server), (Ok(()), Ok(())), "{key} {groups}");
+        assert_eq!(was_asked_again(&pair.server), retries, "{key} {groups}");
+        let info = pair.server.info();
+        assert!(info.ech && pair.client.info().ech);
+        assert_eq!(info.server_name.as_deref(), Some("site.example"));
+        assert_eq!(*named.1.lock().unwrap(), ["site.example"], "asked once, for the inner name");
+        pair.echo();
+    }
+}
+
+#[test]
+fn who_has_an_outdated_key_is_told_the_new_one_by_the_public_name() {
+    let keys = [EchKey::generate(COVER, 1).unwrap(), EchKey::generate(COVER, 2).unwrap()];
+    // Of another pair with the same number, and with a number that is not known.
+    for stranger in [EchKey::generate(COVER, 1).unwrap(), EchKey::generate(COVER, 77).unwrap()] {
+        for groups in [GROUPS, "P-384:X25519"] {
+            let (mut pair, named) = encrypted(&stranger, &keys, groups);
+            let ends = pair.handshake();
+            assert_eq!(*named.1.lock().unwrap(), [COVER], "the outer name");
+            // The library's client ends the handshake before it says so.
+            assert_eq!(ends.server, Ok(()));
+            let said = read_all(&mut pair.server, &mut pair.to_server);
+            assert_eq!(said, Err(Error::PeerAlert(Alert(121))), "ech_required");
+            assert!(ends.client.is_err() && !pair.server.info().ech);
+            let (mut told, mut length) = (std::ptr::null(), 0);
+            unsafe { sys::SSL_get0_ech_retry_configs(pair.client.ssl.as_ptr(), &raw mut told, &raw mut length) };
+            let told = unsafe { std::slice::from_raw_parts(told, length) };
+            assert_eq!(told, crate::ech::list(&[keys[0].config()]).unwrap(), "the first alone");
+        }
+    }
+}
+
+#[test]
+fn encrypted_hellos_that_were_tampered_with_open_nothing() {
+    let keys = [EchKey::generate(COVER, 1).unwrap()];
+    let hello = |pair: &mut Pair| {
+        let mut first = Vec::new();
+        assert_eq!(pair.client.handshake(&mut &[][..], &mut first), Ok(Handshake::WantInput));
+        first
+    };
+    let length = hello(&mut encrypted(&keys[0], &keys, GROUPS).0).len();
+    // Behind the headers of record and message, which are not part of it.
+    for at in (9..length).step_by(3) {
+        let (mut pair, named) = encrypted(&keys[0], &keys, GROUPS);
+        let mut changed = hello(&mut pair);
+        let at = at.min(changed.len() - 1);
+        changed[at] ^= 1 << (at % 8);
+        let mut output = Vec::new();
+        let outcome = pair.server.handshake(&mut &changed[..], &mut output);
+        // What was changed is authenticated as a whole, so that nothing of the inner hello comes out.
+        let asked = named.1.lock().unwrap().clone();
+        assert!(!asked.iter().any(|name| name == "site.example"), "byte {at}: {asked:?} {outcome:?}");
+        assert!(!pair.server.info().ech, "byte {at}");
+    }
 }

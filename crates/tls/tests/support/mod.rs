@@ -235,7 +235,7 @@ fn advance(
     input.drain(..taken);
     match result {
         Ok(Handshake::WantInput) => assert_eq!(taken, given, "all input is taken before more is wanted"),
-        Ok(Handshake::WantKey) => {}
+        Ok(Handshake::WantKey | Handshake::WantCertificate) => {}
         Ok(Handshake::Done) => *end = Some(Ok(())),
         Err(error) => *end = Some(Err(error)),
     }

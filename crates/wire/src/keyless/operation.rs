@@ -50,6 +50,26 @@ pub enum KeyFamily {
     Ed25519,
 }
 
+impl KeyFamily {
+    /// The payload of a request for a new key ([`opcode::MAKE_KEY`]): RSA of 2048 bits, or ECDSA on P-256. None for what no key is made of.
+    pub fn code(self) -> Option<u8> {
+        match self {
+            KeyFamily::Rsa => Some(1),
+            KeyFamily::Ecdsa => Some(2),
+            KeyFamily::Ed25519 => None,
+        }
+    }
+
+    /// The type of key that the payload of such a request asks for; none if it is no code.
+    pub fn from_code(payload: &[u8]) -> Option<KeyFamily> {
+        match payload {
+            [1] => Some(KeyFamily::Rsa),
+            [2] => Some(KeyFamily::Ecdsa),
+            _ => None,
+        }
+    }
+}
+
 /// What a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operation {
@@ -66,6 +86,9 @@ pub enum Operation {
     /// 0xf1: echo of the payload.
     Ping,
 }
+
+/// The name of a request for a new key in logs and metrics.
+pub const MAKE_KEY_NAME: &str = "make_key";
 
 /// The names of all operations that need a key.
 pub const OPERATION_NAMES: [&str; 17] = [
@@ -186,6 +209,17 @@ mod tests {
         let names: Vec<_> = Operation::all().map(Operation::name).filter(|name| *name != "ping").collect();
         assert_eq!(names.len(), OPERATION_NAMES.len());
         assert!(names.iter().all(|name| OPERATION_NAMES.contains(name)), "{names:?}");
+    }
+
+    #[test]
+    fn every_type_of_key_comes_back_and_nothing_else_is_one() {
+        for family in [KeyFamily::Rsa, KeyFamily::Ecdsa] {
+            assert_eq!(family.code().and_then(|code| KeyFamily::from_code(&[code])), Some(family));
+        }
+        assert_eq!(KeyFamily::Ed25519.code(), None);
+        for payload in [&[][..], &[0], &[3], &[1, 1]] {
+            assert_eq!(KeyFamily::from_code(payload), None, "{payload:?}");
+        }
     }
 
     #[test]

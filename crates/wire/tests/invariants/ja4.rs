@@ -1,22 +1,24 @@
 //! JA4: always of one shape, and the same whatever the order and the GREASE of what is offered.
 
 use wire::client_hello::ClientHello;
-use wire::ja4::Ja4;
+use wire::ja4::{Ja4, Over};
 
 /// Any bytes as the body of a ClientHello, whose fingerprint is computed in two ways.
 pub fn ja4(data: &[u8]) {
     let Ok(hello) = ClientHello::parse(data) else { return };
-    let fingerprint = Ja4::of(&hello, sum);
+    let fingerprint = Ja4::of(&hello, Over::Tcp, sum);
     let text = fingerprint.as_str();
     let parts: Vec<&str> = text.split('_').collect();
     assert_eq!(parts.iter().map(|part| part.len()).collect::<Vec<_>>(), [10, 12, 12], "{text}");
     assert!(text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'), "{text}");
     assert_eq!(text, described(&hello));
+    let over_quic = Ja4::of(&hello, Over::Quic, sum);
+    assert_eq!(over_quic.as_str(), format!("q{}", &text[1..]), "only the first character says what it came over");
     let mut other = hello.clone();
     other.cipher_suites.reverse();
     other.cipher_suites.insert(0, 0x3a3a);
     other.signature_schemes.push(0xfafa);
-    assert_eq!(Ja4::of(&other, sum), fingerprint, "order and GREASE");
+    assert_eq!(Ja4::of(&other, Over::Tcp, sum), fingerprint, "order and GREASE");
 }
 
 /// The fingerprint as its specification tells it, in text from the beginning.

@@ -5,6 +5,7 @@
 
 mod chunked;
 mod client_hello;
+mod enrolment;
 mod envoy;
 mod hello_records;
 mod hpack;
@@ -14,6 +15,7 @@ mod ja4;
 mod keyless;
 mod proxy_protocol;
 mod quality;
+mod resp;
 mod simple_proxy;
 mod target;
 mod trace_context;
@@ -21,6 +23,7 @@ mod websocket;
 
 pub use chunked::chunked;
 pub use client_hello::client_hello;
+pub use enrolment::enrolment;
 pub use envoy::envoy;
 pub use hello_records::hello_records;
 pub use hpack::hpack;
@@ -30,6 +33,7 @@ pub use ja4::ja4;
 pub use keyless::keyless;
 pub use proxy_protocol::proxy_protocol;
 pub use quality::quality;
+pub use resp::resp;
 pub use simple_proxy::simple_proxy;
 pub use target::target;
 pub use trace_context::trace_context;
@@ -39,7 +43,7 @@ pub use websocket::check as websocket;
 pub type Check = fn(&[u8]);
 
 /// Every parser by the name of its fuzz target and corpus folder.
-pub const ALL: [(&str, Check); 17] = [
+pub const ALL: [(&str, Check); 19] = [
     ("websocket", websocket),
     ("http1_request", http1_request),
     ("http1_response", http1_response),
@@ -49,6 +53,7 @@ pub const ALL: [(&str, Check); 17] = [
     ("quality", quality),
     ("client_hello", client_hello),
     ("ja4", ja4),
+    ("enrolment", enrolment),
     ("envoy", envoy),
     ("keyless", keyless),
     ("hello_records", hello_records),
@@ -57,6 +62,7 @@ pub const ALL: [(&str, Check); 17] = [
     ("qpack", qpack),
     ("proxy_protocol", proxy_protocol),
     ("simple_proxy", simple_proxy),
+    ("resp", resp),
 ];
 
 /// The lengths at which to cut `len` bytes: all of them, or a spread where that would be slow.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::super::placeholders::claim_name;
 use super::super::{Build, Fault, headers, read};
 use super::cookie_name;
-use crate::model::{BandwidthLimit, CertificateKey, ConcurrencyLimit, LimitKey, RateLimit};
+use crate::model::{BandwidthLimit, CertificateKey, ConcurrencyLimit, LimitKey, RateLimit, RateScope};
 use crate::problem::shown;
 use crate::table::{Setting, setting};
 use crate::yaml::Node;
@@ -20,6 +20,8 @@ const MAX_BURST_TIME: Duration = Duration::from_secs(24 * 3_600);
 const MAX_BURST_OF_BYTES: Duration = Duration::from_secs(3_600);
 /// Least burst of bytes unless one is given: what goes in one piece.
 const LEAST_BURST_BYTES: u64 = 16 * 1024;
+/// Most values of a limit that nodes share: what has changed among them is looked for several times a second.
+const MAX_SHARED_KEYS: usize = 1_048_576;
 /// Most parts of what a limit counts apart.
 const MAX_KEY_PARTS: usize = 4;
 /// The limits of a policy, each with a `key`.
@@ -35,12 +37,13 @@ impl Build<'_> {
             let what = format!("a burst of {burst} takes more than a day to refill at this rate");
             self.problems.add(at, what, "lower `burst`, or raise `rate`");
         }
-        Some(RateLimit {
-            interval,
-            burst,
-            key: self.limit_keys(node.get("key")?)?,
-            max_keys: setting(node, "max_keys"),
-        })
+        let (max_keys, scope) = (setting(node, "max_keys"), setting(node, "scope"));
+        if scope == RateScope::Fleet && max_keys > MAX_SHARED_KEYS {
+            let at = node.get("max_keys").map_or(node.span, |node| node.span);
+            let what = format!("more than {MAX_SHARED_KEYS} values cannot be shared by nodes");
+            self.problems.add(at, what, format!("write `{MAX_SHARED_KEYS}` or less, or `scope: node`"));
+        }
+        Some(RateLimit { interval, burst, key: self.limit_keys(node.get("key")?)?, max_keys, scope })
     }
 
     pub(super) fn concurrency_limit(&mut self, node: &Node) -> Option<ConcurrencyLimit> {

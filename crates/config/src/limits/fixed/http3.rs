@@ -53,6 +53,13 @@ pub(super) const CLIENTS_HTTP_3: &[FixedBound] = &[
         "Further ones get no response.",
     ),
     bound(
+        "proxy/src/listener/quic.rs",
+        "MAX_HANDSHAKES_PER_CLIENT",
+        "Handshakes of one client that has proved its address, with all workers",
+        "100",
+        "Others have room for theirs. Further ones are refused.",
+    ),
+    bound(
         "proxy/src/http/h3.rs",
         "FAREWELL",
         "Time from GOAWAY to the last request, and from there to the close of an idle connection",

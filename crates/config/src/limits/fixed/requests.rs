@@ -46,7 +46,7 @@ pub(super) const REQUESTS: &[FixedBound] = &[
         "4096",
         "48 bytes each; the oldest half is dropped.",
     ),
-    bound("proxy/src/auth/passwords.rs", "PATIENCE", "Longest wait for a password to be compared", "10s", "Then 503."),
+    bound("proxy/src/auth/passwords.rs", "PATIENCE", "Longest wait for a password to be compared", "60s", "Then 503."),
     bound(
         "proxy/src/exchange/mirror.rs",
         "MAX_COPIES",

@@ -46,9 +46,9 @@ pub(in crate::shape) static ACME: Object = object(
             ),
             optional(
                 "challenges",
-                Shape::OneOrMany(&Shape::Choice(&["tls-alpn-01", "http-01", "dns-01"])),
+                Shape::OneOrMany(&Shape::Choice(&["tls-alpn-01", "http-01", "dns-01", "dns-persist-01"])),
                 "[tls-alpn-01, http-01]",
-                "How names are proved, in order of preference; after a failure the next one is tried. The authority connects to port 443 for `tls-alpn-01`, and to port 80 for `http-01`: a listener with this keystore, or any that speaks HTTP, must be reached there. For `dns-01`, which alone proves wildcards, it looks for a TXT record that `dns` says how to set.",
+                "How names are proved, in order of preference; after a failure the next one is tried. The authority connects to port 443 for `tls-alpn-01`, and to port 80 for `http-01`: a listener with this keystore, or any that speaks HTTP, must be reached there. For `dns-01` and `dns-persist-01`, which alone prove wildcards, it looks for a TXT record: a new one each time, which `dns` says how to set, or one that you set once and that names the account (`portunus check --online` prints it).",
             ),
             optional("dns", Shape::Object(&DNS), "(none)", "How records for `dns-01` are set. Required by it."),
             optional(
@@ -56,6 +56,12 @@ pub(in crate::shape) static ACME: Object = object(
                 Shape::OneOrMany(&Shape::Choice(&["ecdsa", "rsa"])),
                 "[ecdsa]",
                 "Keys to have certificates for: ECDSA P-256, RSA of 2048 bits. With both, clients that cannot verify ECDSA get RSA.",
+            ),
+            optional(
+                "on_demand",
+                Shape::Object(&ON_DEMAND),
+                "(none: certificates are for `names` alone)",
+                "Certificates that are ordered when a client first asks for their name.",
             ),
         ],
         ACME_OPTIONS_ROWS,
@@ -78,6 +84,60 @@ settings! {
     }
 }
 
+pub(in crate::shape) static ON_DEMAND: Object = object(
+    "keystore.acme.on_demand",
+    "certificates that are ordered when a client first asks for their name; its handshake waits",
+    &[
+        &[
+            optional(
+                "allow",
+                Shape::OneOrMany(&Shape::Text(
+                    "a host name such as `www.example.com`, or `*.example.com` for all names below it",
+                )),
+                "(any name that `ask` agrees to)",
+                "Names that may be had so. Other names are not asked about. At least one of `allow` and `ask` is required.",
+            ),
+            optional(
+                "ask",
+                Shape::Either(&[Shape::Text("a URL such as `http://127.0.0.1:9000/may-have`"), Shape::Object(&ASK)]),
+                "(nobody)",
+                "Who must agree to each name, before it is ordered and before it is renewed: a server that is sent `GET URL?domain=NAME`. A response of 200 agrees; any other, or none in time, refuses.",
+            ),
+        ],
+        ON_DEMAND_OPTIONS_ROWS,
+    ],
+);
+
+settings! {
+    /// Settings of certificates on demand that are a value alone.
+    pub struct OnDemandOptions, ON_DEMAND_OPTIONS_ROWS {
+        wait: Duration = Shape::Duration(100, 5 * MINUTE), "30s",
+            "Longest time that a handshake waits for the certificate of its name, beyond `handshake_timeout`. The order goes on without it.";
+        ask_timeout: Duration = Shape::Duration(10, MINUTE), "5s",
+            "Time for one question to `ask`, connecting included.";
+        refusal_time: Duration = Shape::Duration(100, DAY), "10m",
+            "Time for which a name that was refused, or whose order failed, is refused without a question or another order.";
+        max_orders_per_hour: usize = Shape::Int(1, 100_000), "60",
+            "Orders for names without a certificate in any 60 minutes, those before a restart included. Renewals do not count.";
+        max_names: usize = Shape::Int(1, 100_000), "1000",
+            "Names that certificates are kept for, with those that are being ordered. Beyond them, further names are refused.";
+    }
+}
+
+pub(crate) static ASK: Object = object(
+    "keystore.acme.on_demand.ask",
+    "a server that says which names certificates may be ordered for",
+    &[
+        &[required(
+            "url",
+            Shape::Text("a URL such as `https://control.internal/may-have`"),
+            "Its address. `domain=NAME` is added to the query.",
+        )],
+        &URL_TLS,
+        &CONNECTION_SETTINGS,
+    ],
+);
+
 pub(crate) static ACME_DIRECTORY: Object = object(
     "keystore.acme.directory",
     "a certificate authority",
@@ -95,6 +155,12 @@ pub(crate) static ACME_DIRECTORY: Object = object(
                 Shape::Text("a name such as `shortlived`"),
                 "(that of the authority)",
                 "Profile of the certificates, by which authorities tell kinds of certificates apart.",
+            ),
+            optional(
+                "issuer",
+                Shape::Text("a host name such as `letsencrypt.org`"),
+                "(what its directory says)",
+                "What the authority is called in records for `dns-persist-01`, and in CAA records.",
             ),
             optional(
                 "external_account",

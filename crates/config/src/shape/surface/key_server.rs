@@ -22,6 +22,7 @@ pub(crate) static KEY_SERVER_OBJECTS: &[&Object] = &[
     &KEY_SERVER,
     &KEY_SERVER_LISTENER,
     &KEY_SERVER_TLS,
+    &ENROLMENT,
     &KEY_SET,
     &SECRET,
     &ACCESS,
@@ -59,6 +60,12 @@ pub(crate) static KEY_SERVER: Object = object(
             "access",
             Shape::List(&Shape::Object(&ACCESS)),
             "Clients, and the keys and operations they may use. The first rule that names the client decides; a client without a rule may only ping.",
+        ),
+        optional(
+            "enrolment",
+            Shape::Object(&ENROLMENT),
+            "(none: clients bring their certificates)",
+            "Issue short-lived client certificates to nodes that enrol with a token (`portunus enrol`), and renew them. All listeners with TLS accept these certificates.",
         ),
         optional(
             "ecdsa_opcodes_on_rsa_keys",
@@ -131,7 +138,12 @@ static KEY_SERVER_TLS: Object = object(
     &[&[
         required("certificate", Shape::Text("a PEM file"), "The server's certificate chain, leaf first."),
         required("private_key", Shape::Text("a PEM file"), "Its private key."),
-        required("client_ca", Shape::Text("a PEM file"), "Certificate authorities of the clients."),
+        optional(
+            "client_ca",
+            Shape::Text("a PEM file"),
+            "(that of enrolment alone)",
+            "Certificate authorities of the clients. Required without `enrolment`.",
+        ),
         optional(
             "client_crl",
             Shape::Text("a PEM or DER file"),
@@ -139,6 +151,29 @@ static KEY_SERVER_TLS: Object = object(
             "Revocation lists for client certificates. Each authority then needs a current one.",
         ),
         optional("min_version", Shape::Choice(&["1.2", "1.3"]), "1.2", "Lowest TLS version."),
+    ]],
+);
+
+static ENROLMENT: Object = object(
+    "enrolment",
+    "client certificates for nodes",
+    &[&[
+        required(
+            "folder",
+            Shape::Text("a folder"),
+            "Its certificate authority, open tokens, nodes and revocations. Made if it is missing; for the key server alone to read.",
+        ),
+        required(
+            "server_ca",
+            Shape::Text("a PEM file"),
+            "Certificate authorities of this server's own certificate, 16 at most. Nodes get them when they enrol and with each renewal.",
+        ),
+        optional(
+            "lifetime",
+            Shape::Duration(SECOND, 90 * DAY),
+            "24h",
+            "How long a client certificate is valid. Nodes renew after two thirds of it; one that is away for longer must enrol anew.",
+        ),
     ]],
 );
 
@@ -190,6 +225,12 @@ static ACCESS: Object = object(
             Shape::Int(1, 10_000_000),
             "(unlimited)",
             "Operations per second of all connections under this rule together; further ones are rejected or delayed.",
+        ),
+        optional(
+            "make_keys",
+            Shape::Text("the name of a key set"),
+            "(none: no keys are made)",
+            "Have keys made on request of these clients, which never leave this server, and keep them in the first folder of this key set. It must be one of `keys`.",
         ),
     ]],
 );

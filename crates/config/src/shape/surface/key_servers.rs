@@ -33,6 +33,12 @@ pub(in crate::shape) static KEY_SERVERS: Object = object(
             "Private key of the client certificate. Required by servers on TCP.",
         ),
         optional(
+            "enrolment",
+            Shape::Text("a folder"),
+            "(none)",
+            "Folder in which `portunus enrol` keeps the client certificate; the edge renews it there by itself. In place of `ca`, `client_certificate` and `client_key`.",
+        ),
+        optional(
             "server_name",
             Shape::Text("a host name"),
             "(that of the server)",

@@ -102,6 +102,8 @@ settings! {
             "Request body, unless the route sets its own limit; then 413.";
         max_requests_per_connection: Option<u64> = Shape::Int(1, u64::MAX >> 11), "(`limits.max_requests_per_connection`)",
             "Requests on one connection, after which it is closed gracefully.";
+        tunnel_idle_timeout: Option<Duration> = Shape::Duration(SECOND, 30 * DAY), "(`limits.tunnel_idle_timeout`)",
+            "Time without a byte in either direction of a WebSocket, unless the route sets its own, or of a tunnel, unless `tunnel.idle_timeout` is set.";
         h2_max_streams: Option<u32> = Shape::Int(1, 10_000), "(`limits.h2_max_streams`)",
             "Concurrent HTTP/2 or HTTP/3 streams on one connection.";
     }
@@ -138,7 +140,7 @@ pub(in crate::shape) static TUNNEL: Object = object(
                 "rules",
                 Shape::List(&Shape::Object(&TUNNEL_RULE)),
                 "(none)",
-                "Upstreams by server name and protocol. The most specific rule wins, whatever the order: exact name before wildcard before any name.",
+                "Upstreams by server name, protocol and client. The most specific rule wins, whatever the order: exact name before wildcard before any name; then a rule with a protocol; then the smallest network of clients.",
             ),
             optional(
                 "idle_timeout",
@@ -186,6 +188,12 @@ pub(in crate::shape) static TUNNEL_RULE: Object = object(
                 Shape::OneOrMany(&Shape::Text("a protocol such as `imap`")),
                 "(any)",
                 "ALPN protocols: the negotiated one, or with `passthrough` one that the client offers.",
+            ),
+            optional(
+                "client",
+                Shape::OneOrMany(&Shape::Text("an address or network such as `10.0.0.0/8`")),
+                "(any)",
+                "Networks of clients; behind `proxy_protocol`, of the clients that headers name. A tunnel with such rules alone forwards bytes of any kind.",
             ),
             required("upstream", Shape::Text("the name of an upstream"), "Upstream of these connections."),
         ],
@@ -400,7 +408,7 @@ pub(crate) static ADMIN: Object = object(
             "token",
             Shape::Object(&SECRET),
             "(none)",
-            "Token that requests over TCP must bear (`Authorization: Bearer TOKEN`). Without one, an address on loopback serves reading and `POST /reload`.",
+            "Token that requests over TCP must bear (`Authorization: Bearer TOKEN`). Without it or client certificates, an address on loopback serves `/metrics`, `/healthz` and `/readyz` alone.",
         ),
         optional(
             "allow_remote",

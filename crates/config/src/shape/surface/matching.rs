@@ -39,7 +39,7 @@ pub(in crate::shape) static WHEN: Object = object(
             "claim",
             Shape::Table("CLAIM", &VALUES),
             "(any)",
-            "Claims of the token that a policy with `jwt` has verified; of a list each item counts. For `split` alone: a route is chosen before a token is verified.",
+            "Claims of the token that a policy with `jwt` has verified; of a list each item counts. Not on a route, which is chosen before a token is verified: for `split`, and for policies that are asked after that one.",
         ),
         optional(
             "client",

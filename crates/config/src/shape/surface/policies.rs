@@ -15,6 +15,17 @@ words! {
 }
 
 words! {
+    /// Who counts together for a rate.
+    pub enum RateScope {
+        /// This process.
+        #[default]
+        Node = "node",
+        /// All nodes that share a `rate_store`.
+        Fleet = "fleet",
+    }
+}
+
+words! {
     /// What of a client's certificate is counted apart.
     pub enum CertificateKey {
         /// The SHA-256 of it.
@@ -316,12 +327,20 @@ pub(in crate::shape) static RATE_LIMIT: Object = object(
             ),
         ],
         &LIMIT_KEYS,
-        &[optional(
-            "max_keys",
-            Shape::Int(1_024, 100_000_000),
-            "131072",
-            "Values of `key` that are remembered, at 16 bytes each in the whole process. Beyond them those that have used least of their burst are forgotten.",
-        )],
+        &[
+            optional(
+                "max_keys",
+                Shape::Int(1_024, 100_000_000),
+                "131072",
+                "Values of `key` that are remembered, at 16 bytes each in the whole process. Beyond them those that have used least of their burst are forgotten.",
+            ),
+            optional(
+                "scope",
+                Shape::Choice(RateScope::WORDS),
+                "node",
+                "`node`: this process counts by itself. `fleet`: all nodes with this `rate_store` share the rate; policies of the same name, `key` and `max_keys` count together, and remembering a value takes 32 bytes.",
+            ),
+        ],
     ],
 );
 
@@ -364,7 +383,7 @@ pub(in crate::shape) static BANDWIDTH_LIMIT: Object = object(
             "burst",
             Shape::Size(0, TIB),
             "(those of a tenth of a second, at least 16KiB)",
-            "Bytes that go at full speed after a pause, in each direction.",
+            "Bytes that go at full speed after a pause, in each direction; not less than those of a hundredth of a second.",
         ),
         optional(
             "key",

@@ -146,6 +146,8 @@ settings! {
             "Time for the whole exchange, retries included.";
         stream_idle_timeout: Option<Duration> = TIMEOUT, "(`idle_timeout` of the upstream)",
             "Time without a byte of a body in either direction once the response has begun.";
+        tunnel_idle_timeout: Option<Duration> = Shape::Duration(SECOND, 30 * DAY), "(`limits.tunnel_idle_timeout`)",
+            "Time without a byte in either direction of a WebSocket; then both sides are reset.";
         allow_ambiguous_path: bool = Shape::Bool, "false",
             "Accept paths that a server which merges slashes or ignores `;` parameters would read as a path of a more specific route, or of another operation of the contract. Otherwise they are rejected with 400.";
         allow_encoded_slash: bool = Shape::Bool, "false",

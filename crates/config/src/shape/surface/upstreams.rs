@@ -222,8 +222,8 @@ pub(in crate::shape) static HASH_BALANCE: Object = object(
     &[&[
         required(
             "hash",
-            Shape::Either(&[Shape::Choice(&["client"]), Shape::Object(&HASH_KEY)]),
-            "What decides on the server (consistent hashing, Maglev). `client`: the address of the client. Requests without the value take turns.",
+            Shape::Either(&[Shape::Choice(&["client", "path", "target"]), Shape::Object(&HASH_KEY)]),
+            "What decides on the server (consistent hashing, Maglev). `client`: the address of the client. `path`: the path of the request. `target`: its path and query. Requests without the value take turns.",
         ),
         optional(
             "balance_factor",
@@ -253,7 +253,7 @@ pub(in crate::shape) static HASH_KEY: Object = Object {
 };
 
 pub(in crate::shape) static SERVER: Object = Object {
-    one_of: &["address", "srv"],
+    one_of: &["address", "srv", "source"],
     ..object(
         "server",
         "a server with settings of its own",
@@ -270,6 +270,19 @@ pub(in crate::shape) static SERVER: Object = Object {
                 "",
                 "A name whose SRV records (RFC 2782) say hosts, ports, weights and priorities.",
             ),
+            optional(
+                "source",
+                Shape::Text("the name of an entry of `discovery`"),
+                "",
+                "A directory that says which servers there are, of the service under `service`. Changes are in use within a second.",
+            ),
+            optional(
+                "service",
+                Shape::Text("a name such as `app`"),
+                "(none)",
+                "Service that is asked for in `source`; required there.",
+            ),
+            optional("tag", Shape::Text("a name such as `v2`"), "(none)", "Only instances with this tag, of Consul."),
             optional(
                 "weight",
                 Shape::Int(1, 1_000),

@@ -1,12 +1,23 @@
 "use strict";
 // All text of the server becomes text nodes: nothing it says can become markup.
 const at = (id) => document.getElementById(id);
-const POINTS = 120;
-const history = { requests: [], errors: [], p50: [], p95: [], p99: [], received: [], sent: [], open: [], handshakes: [] };
+// What charts show, and how far two points may be apart that are joined, milliseconds.
+const SPAN = 300_000;
+const GAP = 5_000;
+const history = { at: [], requests: [], errors: [], p50: [], p95: [], p99: [], received: [], sent: [], open: [], handshakes: [] };
+// The time that all charts show the values of: that of the pointer or the arrow keys, or none for the newest.
+let cursor = null;
 let token = sessionStorage.getItem("token");
 let latest = null;
-let fixed = { routes: [], certificates: [], handshakes: [], clients: [], shadow: [], key_servers: [] };
+// Views that events do not carry: path and member.
+const VIEWS = [["routes", "routes"], ["certificates", "certificates"], ["handshakes", "handshakes"], ["clients", "clients"],
+  ["shadow", "shadow"], ["key-servers", "key_servers"], ["errors", "errors"], ["policies", "policies"], ["contracts", "contracts"]];
+const fixed = Object.fromEntries(VIEWS.map(([, member]) => [member, []]));
+// Rejections and failures that were counted when errors were last asked for.
+let failures = 0;
 let generation = null;
+// Whether the stream of events has brought any since it was last begun.
+let isHeard = false;
 // What a request of this page was told, until the next request or reload.
 let told = [];
 let reloads = null;
@@ -23,9 +34,11 @@ function element(name, text, kind) {
 }
 
 const number = (value) => (value === null || value === undefined ? "–" : value.toLocaleString("en"));
-const millis = (value) => (value === null || value === undefined ? "–" : `${number(value)} ms`);
+const millis = (value) => (value === null || value === undefined ? "–" : `${number(Math.round(value * 100) / 100)} ms`);
+const perSecond = (value) => (value === null ? "–" : number(Math.round(value * 100) / 100));
 
 function bytes(value) {
+  if (value === null) return "–";
   const units = ["B", "kB", "MB", "GB", "TB"];
   let unit = 0;
   while (value >= 1000 && unit + 1 < units.length) { value /= 1000; unit += 1; }
@@ -44,25 +57,144 @@ function tile(name, value, kind) {
   return made;
 }
 
-// Series of the last two minutes: name, values, class. The scale is that of the largest value.
-function chart(title, show, series) {
-  const made = element("figure", undefined, "chart");
-  made.setAttribute("role", "img");
-  const most = Math.max(1e-9, ...series.flatMap(([, values]) => values));
-  const head = element("h2", title);
-  head.append(element("small", `up to ${show(most > 1e-9 ? most : 0)}`));
-  const svg = drawn("svg", { viewBox: `0 0 ${POINTS - 1} 100`, preserveAspectRatio: "none", "aria-hidden": "true" });
-  for (const y of [2, 34, 66, 98]) svg.append(drawn("line", { x1: 0, x2: POINTS - 1, y1: y, y2: y, class: "grid" }));
-  const legend = document.createElement("ul");
-  for (const [name, values, kind] of series) {
-    const points = values.map((value, index) => `${POINTS - values.length + index},${98 - (value / most) * 96}`);
-    svg.append(drawn("polyline", { points: points.join(" "), class: kind }));
-    legend.append(element("li", `${name} ${show(values[values.length - 1] ?? 0)}`, kind));
+const clock = (time, seconds) => new Date(time).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", second: seconds ? "2-digit" : undefined });
+
+// The distance of lines that are good to read: about four up to the largest value.
+function distance(most) {
+  const size = 10 ** Math.floor(Math.log10(most / 4));
+  return size * [1, 2, 5, 10].find((factor) => factor * size * 4 >= most * 0.999);
+}
+
+// The place of the point that is next to a time; -1 where there is none.
+function nearest(time) {
+  let best = -1;
+  history.at.forEach((at, index) => {
+    if (best < 0 || Math.abs(at - time) < Math.abs(history.at[best] - time)) best = index;
+  });
+  return best;
+}
+
+const HEIGHT = 170;
+const MARGIN = { top: 8, right: 10, bottom: 20 };
+
+// Series over the last minutes, each a name, a member of the history and a class. It is one thing to a keyboard: the arrow keys move along the time.
+class Chart {
+  constructor(title, show, series) {
+    Object.assign(this, { title, show, series });
+    this.figure = element("figure", undefined, "chart");
+    this.moment = element("small");
+    const head = element("h2", title);
+    head.append(this.moment);
+    this.svg = drawn("svg", { tabindex: 0, role: "slider", "aria-label": `${title}, by time`, "aria-orientation": "horizontal", height: HEIGHT });
+    this.legend = document.createElement("ul");
+    this.figure.append(head, this.svg, this.legend);
+    this.svg.addEventListener("pointermove", (event) => point(this.time(event.clientX - this.svg.getBoundingClientRect().left)));
+    this.svg.addEventListener("pointerleave", () => point(null));
+    this.svg.addEventListener("blur", () => point(null));
+    this.svg.addEventListener("keydown", (event) => this.key(event));
   }
-  made.setAttribute("aria-label", `${title}: ${[...legend.children].map((one) => one.textContent).join(", ")}`);
-  made.append(head, svg, legend);
-  made.classList.add("chart");
+
+  key(event) {
+    const last = history.at.length - 1;
+    const now = cursor === null ? last : nearest(cursor);
+    const step = event.shiftKey ? 10 : 1;
+    const wanted = { ArrowLeft: now - step, ArrowDown: now - step, ArrowRight: now + step, ArrowUp: now + step, PageDown: now - 30, PageUp: now + 30, Home: 0, End: last }[event.key];
+    if (wanted === undefined && event.key !== "Escape") return;
+    event.preventDefault();
+    point(event.key === "Escape" || last < 0 ? null : history.at[Math.min(Math.max(wanted, 0), last)]);
+  }
+
+  // Draws the whole chart; its parts are few.
+  draw() {
+    const width = Math.max(160, this.svg.clientWidth || 300);
+    const end = history.at[history.at.length - 1] ?? Date.now();
+    const begin = end - SPAN;
+    const most = Math.max(...this.series.flatMap(([, member]) => history[member].map((value) => value ?? 0)), 0) || 1;
+    const step = distance(most);
+    const top = Math.ceil(most / step - 1e-6) * step;
+    const lines = [...Array(Math.round(top / step) + 1).keys()].map((count) => count * step);
+    const left = 12 + 6.6 * Math.max(...lines.map((value) => this.show(value).length));
+    const x = (time) => left + ((time - begin) / SPAN) * (width - left - MARGIN.right);
+    const y = (value) => HEIGHT - MARGIN.bottom - (value / top) * (HEIGHT - MARGIN.top - MARGIN.bottom);
+    this.time = (place) => begin + ((place - left) / (width - left - MARGIN.right)) * SPAN;
+    const parts = [];
+    for (const value of lines) {
+      parts.push(drawn("line", { x1: left, x2: width - MARGIN.right, y1: y(value), y2: y(value), class: "grid" }));
+      parts.push(written(left - 6, y(value) + 4, this.show(value), "axis end"));
+    }
+    const minutes = width < 420 ? 120_000 : 60_000;
+    for (let time = Math.ceil(begin / minutes) * minutes; time <= end; time += minutes) {
+      parts.push(drawn("line", { x1: x(time), x2: x(time), y1: y(0), y2: y(0) + 4, class: "tick" }));
+      if (x(time) > left + 12 && x(time) < width - 20) parts.push(written(x(time), HEIGHT - 4, clock(time), "axis middle"));
+    }
+    for (const [, member, kind] of this.series) {
+      const line = path(member, x, y);
+      if (this.series[0][1] === member && line) parts.push(drawn("path", { d: area(member, x, y), class: `area ${kind}` }));
+      parts.push(drawn("path", { d: line, class: `line ${kind}` }));
+    }
+    const at = cursor === null ? history.at.length - 1 : nearest(cursor);
+    if (cursor !== null && at >= 0) parts.push(...this.marks(at, x, y, left, width));
+    this.svg.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
+    this.svg.replaceChildren(...parts);
+    this.say(at, begin, end);
+  }
+
+  // The cursor: a line, a point on each series, and what stands there.
+  marks(at, x, y, left, width) {
+    const place = x(history.at[at]);
+    const known = this.series.filter(([, member]) => history[member][at] !== null);
+    const texts = [clock(history.at[at], true), ...known.map(([name, member]) => `${name} ${this.show(history[member][at])}`)];
+    const wide = 16 + 6.8 * Math.max(...texts.map((text) => text.length));
+    const from = place + wide + 10 > width ? Math.max(left, place - wide - 8) : place + 8;
+    const box = drawn("g", { class: "tip" });
+    box.append(drawn("rect", { x: from, y: MARGIN.top, width: wide, height: 8 + 16 * texts.length, rx: 5 }));
+    texts.forEach((text, line) => box.append(written(from + 8, MARGIN.top + 16 * (line + 1), text, line ? known[line - 1][2] : "when")));
+    const points = known.map(([, member, kind]) => drawn("circle", { cx: place, cy: y(history[member][at]), r: 3.5, class: kind }));
+    return [drawn("line", { x1: place, x2: place, y1: MARGIN.top, y2: HEIGHT - MARGIN.bottom, class: "cursor" }), ...points, box];
+  }
+
+  // The same in words: below the chart, and for those who cannot see it.
+  say(at, begin, end) {
+    const value = (member) => this.show(history[member][at] ?? null);
+    this.legend.replaceChildren(...this.series.map(([name, member, kind]) => element("li", `${name} ${value(member)}`, kind)));
+    this.moment.textContent = cursor === null || at < 0 ? "" : clock(history.at[at], true);
+    const values = this.series.map(([name, member]) => `${name} ${value(member)}`).join(", ");
+    const attributes = { "aria-valuemin": 0, "aria-valuemax": SPAN / 1000, "aria-valuenow": Math.round(((history.at[at] ?? end) - begin) / 1000),
+      "aria-valuetext": at < 0 ? "nothing yet" : `${clock(history.at[at], true)}: ${values}` };
+    for (const [name, text] of Object.entries(attributes)) this.svg.setAttribute(name, text);
+  }
+}
+
+function written(x, y, text, kind) {
+  const made = drawn("text", { x, y, class: kind });
+  made.textContent = text;
   return made;
+}
+
+// Places of the points that are joined, in runs.
+function runs(member, x, y) {
+  const all = [];
+  let last = -Infinity;
+  history[member].forEach((value, index) => {
+    const time = history.at[index];
+    if (value === null) {
+      last = -Infinity;
+      return;
+    }
+    if (time - last > GAP) all.push([]);
+    all[all.length - 1].push([x(time).toFixed(1), y(value).toFixed(1)]);
+    last = time;
+  });
+  return all;
+}
+
+const path = (member, x, y) => runs(member, x, y).map((run) => `M${run.map((place) => place.join(" ")).join("L")}${run.length === 1 ? "h.1" : ""}`).join("");
+const area = (member, x, y) =>
+  runs(member, x, y).map((run) => `M${run[0][0]} ${y(0)}L${run.map((place) => place.join(" ")).join("L")}L${run[run.length - 1][0]} ${y(0)}Z`).join("");
+
+function point(time) {
+  cursor = time;
+  charts.forEach((chart) => chart.draw());
 }
 
 const shown = (cell) => (cell instanceof Node ? cell.textContent : typeof cell === "number" ? number(cell) : cell ?? "–");
@@ -161,7 +293,6 @@ function problems() {
 const STATES = { up: "good", on_trial: "warn", drained: "warn", ejected: "bad", unhealthy: "bad" };
 
 function action(upstream, server) {
-  if (!latest.status.may_change) return "";
   const drained = server.state === "drained";
   const button = element("button", drained ? "Use again" : "Drain");
   button.type = "button";
@@ -182,7 +313,7 @@ function heading(status) {
   at("lastreload").textContent =
     isRejected ? "the last reload was rejected" : last ? `reloaded ${last} (${taken} taken, ${rejected} rejected)` : "";
   at("lastreload").className = isRejected ? "bad" : "";
-  at("reload").hidden = !status.may_change;
+  at("reload").hidden = false;
 }
 
 function tiles(status, rates) {
@@ -200,15 +331,12 @@ function tiles(status, rates) {
   );
 }
 
-function charts() {
-  const perSecond = (value) => number(Math.round(value * 10) / 10);
-  at("charts").replaceChildren(
-    chart("Requests per second", perSecond, [["all", history.requests, "one"], ["5xx", history.errors, "fail"]]),
-    chart("Latency", millis, [["p50", history.p50, "one"], ["p95", history.p95, "two"], ["p99", history.p99, "three"]]),
-    chart("Bytes per second", bytes, [["in", history.received, "one"], ["out", history.sent, "two"]]),
-    chart("Connections", perSecond, [["open", history.open, "one"], ["handshakes/s", history.handshakes, "two"]]),
-  );
-}
+const charts = [
+  new Chart("Requests per second", perSecond, [["all", "requests", "one"], ["5xx", "errors", "fail"]]),
+  new Chart("Latency", millis, [["p50", "p50", "one"], ["p95", "p95", "two"], ["p99", "p99", "three"]]),
+  new Chart("Bytes per second", bytes, [["in", "received", "one"], ["out", "sent", "two"]]),
+  new Chart("Connections", perSecond, [["open", "open", "one"], ["handshakes/s", "handshakes", "two"]]),
+];
 
 function draw() {
   if (!latest) return;
@@ -216,7 +344,7 @@ function draw() {
   heading(status);
   problems();
   tiles(status, rates);
-  charts();
+  charts.forEach((chart) => chart.draw());
   table("servers", ["upstream", "server", "state", "weight", "active", "requests", "failed", ""],
     upstreams.flatMap((upstream) => upstream.servers.map((server) => [
       upstream.name, server.server, [server.state.replace("_", " "), STATES[server.state]], server.weight, server.in_flight,
@@ -234,8 +362,29 @@ function draw() {
   slow();
 }
 
+// What a request was, or that it was none.
+const asked = (error) => (error.kind === "request" ? `${error.method ?? ""} ${error.host ?? ""}${error.target ?? ""}` : `${error.kind} ${error.host ?? ""}`).trim();
+const counts = (reasons) => reasons.map((one) => `${one.reason} ${number(one.count)}`).join(", ");
+
 // What changes seldom, or takes longer to find out.
 function slow() {
+  table("errors", ["time", "client", "request", "status", "reason", "whose fault", "server", "what it means"],
+    fixed.errors.map((one) => [
+      [clock(Date.parse(one.time), true), undefined, one.time], [one.user ?? one.client ?? "–"], [asked(one), "long"], one.status ?? "–",
+      one.reason ?? "–", [one.fault.replace("_", " "), one.fault === "client" ? undefined : "bad"], [one.server ?? one.upstream ?? "–", "long"],
+      [[one.policy && `policy ${one.policy}`, one.detail, one.meaning].filter(Boolean).join(": ") || "the server itself responded so", "wide"],
+    ]));
+  table("policies", ["policy", "consists of", "mode", "attached to", "passed", "rejected", "only logged", "slowed down", "why"],
+    fixed.policies.map((one) => [
+      one.name, [one.kinds.join(", "), one.closed ? "warn" : undefined], one.mode,
+      [[...one.listeners, ...one.hosts, ...one.routes].join(" ") || "nothing", "wide"], one.passed,
+      [number(one.rejected), one.rejected ? "number warn" : "number", one.rejected], one.logged, one.throttled, counts(one.reasons),
+    ]));
+  table("contracts", ["contract", "operation", "passed", "blocked", "only logged", "violations"],
+    fixed.contracts.map((one) => [
+      one.contract, [one.operation || "none of the document", "long"], one.passed,
+      [number(one.blocked), one.blocked ? "number warn" : "number", one.blocked], one.logged, counts(one.reasons),
+    ]));
   table("certificates", ["days left", "until", "key", "keystore", "names"],
     fixed.certificates.map((one) => [
       [number(one.days_left), one.days_left < 14 ? "number bad" : "number", one.days_left], one.not_after, one.key_type,
@@ -259,8 +408,8 @@ function slow() {
     fixed.key_servers.map((one) => [
       one.group, one.server, [one.up ? "up" : "down", one.up ? "good" : "bad"], one.connections, one.operations, one.failures,
     ]));
-  for (const id of ["shadow", "keyservers"]) {
-    at(id).closest("section").hidden = fixed[id === "shadow" ? "shadow" : "key_servers"].length === 0;
+  for (const [id, member] of [["shadow", "shadow"], ["keyservers", "key_servers"], ["policies", "policies"], ["contracts", "contracts"]]) {
+    at(id).closest("section").hidden = fixed[member].length === 0;
   }
 }
 
@@ -269,12 +418,11 @@ async function view(path, member) {
   return got.ok ? (await got.json())[member] ?? [] : [];
 }
 
-async function refresh() {
-  const names = [["routes", "routes"], ["certificates", "certificates"], ["handshakes", "handshakes"], ["clients", "clients"],
-    ["shadow", "shadow"], ["key-servers", "key_servers"]];
+async function refresh(wanted = VIEWS) {
   try {
-    const views = await Promise.all(names.map(([path, member]) => view(path, member)));
-    fixed = Object.fromEntries(names.map(([, member], index) => [member, views[index]]));
+    await Promise.all(wanted.map(async ([path, member]) => {
+      fixed[member] = await view(path, member);
+    }));
     draw();
   } catch {
     // The stream of events says that the server is gone.
@@ -283,10 +431,9 @@ async function refresh() {
 
 function take(event) {
   latest = event;
-  const keep = (name, value) => {
-    history[name].push(value ?? 0);
-    if (history[name].length > POINTS) history[name].shift();
-  };
+  isHeard = true;
+  const keep = (name, value) => history[name].push(value ?? null);
+  keep("at", Date.now());
   const { rates, status } = event;
   keep("requests", rates?.requests);
   keep("errors", rates?.server_errors);
@@ -297,6 +444,12 @@ function take(event) {
   keep("sent", rates?.bytes_sent);
   keep("handshakes", rates?.handshakes);
   keep("open", status.connections.open);
+  while (history.at[0] < Date.now() - SPAN) Object.values(history).forEach((values) => values.shift());
+  const failed = event.rejections.reduce((sum, one) => sum + one.count, 0);
+  if (failed !== failures) {
+    failures = failed;
+    refresh(VIEWS.filter(([, member]) => member === "errors"));
+  }
   const seen = JSON.stringify(status.reloads);
   if (seen !== reloads) {
     reloads = seen;
@@ -329,9 +482,13 @@ async function run() {
     try {
       await listen();
     } catch (error) {
-      at("state").textContent = error.message;
-      at("state").className = "bad";
+      // The server ends a stream after some time, which is no failure; that the next one does not begin is one.
+      if (!isHeard) {
+        at("state").textContent = error.message;
+        at("state").className = "bad";
+      }
     }
+    isHeard = false;
     await new Promise((resolve) => setTimeout(resolve, 1000));
   }
 }
@@ -349,5 +506,7 @@ document.addEventListener("keydown", (event) => {
     at("filter").focus();
   }
 });
+at("charts").replaceChildren(...charts.map((chart) => chart.figure));
+window.addEventListener("resize", draw);
 setInterval(refresh, 5000);
 run();

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use config::Config;
-use proxy::explain::{Explainer, Explanation, Outcome as PolicyOutcome, PolicyView, Question, Url};
+use proxy::explain::{Explainer, Explanation, GroupView, Outcome as PolicyOutcome, PolicyView, Question, Url};
 use telemetry::LoggedRequest;
 
 /// Whom a request comes from that came by a Unix socket: nobody (RFC 5737).
@@ -93,11 +93,11 @@ fn outcome(explanation: &Explanation) -> Outcome {
     }
     let result = match (upstream, response.status, response.reason) {
         (Some(upstream), ..) => {
-            let in_words = |(name, weight): &(String, u32)| match upstream.names.len() {
-                1 => name.clone(),
-                _ => format!("{name} ({weight})"),
+            let in_words = |group: &GroupView| match upstream.groups.len() {
+                1 => group.name.clone(),
+                _ => format!("{} ({})", group.name, group.weight),
             };
-            let names: Vec<String> = upstream.names.iter().map(in_words).collect();
+            let names: Vec<String> = upstream.groups.iter().map(in_words).collect();
             format!("sent to {}", names.join(" or "))
         }
         (None, Some(status), Some(reason)) => format!("{status} {}", reason.code()),

@@ -1,16 +1,16 @@
 //! An explanation for programs. Its members are stable: docs/explain.schema.json describes them, and what it has none for is never there.
 
 use proxy::explain::{
-    Check, ContractView, Explanation, Outcome, PolicyView, ResponseView, RouteView, RoutesView, Server, TlsView,
-    UpstreamView,
+    Check, ContractView, Explanation, GroupView, Outcome, PolicyView, ResponseView, RouteView, RoutesView, Server,
+    TlsView, UpstreamView,
 };
 use proxy::route::Standing;
 use serde_json::{Map, Value, json};
 
 /// The whole document.
 pub(super) fn of(explanation: &Explanation) -> Value {
-    let Explanation { listener, tls, tunnel, client, removed, routes, policies, contract, upstream, response } =
-        explanation;
+    let Explanation { listener, tls, tunnel, client, removed, announced, .. } = explanation;
+    let Explanation { routes, policies, contract, upstream, response, .. } = explanation;
     let mut members = Members::default();
     members.put("version", 1);
     members.put(
@@ -45,6 +45,7 @@ pub(super) fn of(explanation: &Explanation) -> Value {
             .map(|client| json!({ "address": client.address, "proxy": client.proxy, "doubtful": client.is_doubtful })),
     );
     members.put("removed", json!(removed));
+    members.some("announced", announced.as_deref());
     members.some("routes", routes.as_ref().map(of_routes));
     members.put("policies", policies.iter().map(of_policy).collect::<Value>());
     members.some("contract", contract.as_ref().map(of_contract));
@@ -186,12 +187,7 @@ fn of_contract(contract: &ContractView) -> Value {
 
 fn of_upstream(upstream: &UpstreamView) -> Value {
     let mut members = Members::default();
-    let shares = upstream.names.iter().map(|(name, weight)| json!({ "name": name, "weight": weight }));
-    members.put("upstreams", shares.collect::<Value>());
-    members.put("protocol", upstream.protocol);
-    members.put("tls", upstream.tls);
-    members.text("balance", &upstream.balance);
-    members.put("servers", servers(&upstream.servers));
+    members.put("upstreams", upstream.groups.iter().map(of_group).collect::<Value>());
     members.some(
         "proxy_header",
         upstream.header.as_ref().map(|(version, client)| json!({ "version": version, "client": client })),
@@ -204,6 +200,17 @@ fn of_upstream(upstream: &UpstreamView) -> Value {
         "mirror",
         upstream.mirror.as_ref().map(|(name, percent)| json!({ "upstream": name, "percent": percent })),
     );
+    members.done()
+}
+
+fn of_group(group: &GroupView) -> Value {
+    let mut members = Members::default();
+    members.put("name", group.name.as_str());
+    members.put("weight", group.weight);
+    members.put("protocol", group.protocol);
+    members.put("tls", group.tls);
+    members.text("balance", &group.balance);
+    members.put("servers", servers(&group.servers));
     members.done()
 }
 

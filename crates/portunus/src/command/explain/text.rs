@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use proxy::explain::{
-    ContractView, Explanation, Outcome, PolicyView, ResponseView, RouteView, RoutesView, Server, TlsView, TunnelView,
-    UpstreamView,
+    ContractView, Explanation, GroupView, Outcome, PolicyView, ResponseView, RouteView, RoutesView, Server, TlsView,
+    TunnelView, UpstreamView,
 };
 use proxy::route::Standing;
 
@@ -17,8 +17,8 @@ const MOST_BODY: usize = 500;
 /// The whole text, which ends in a line break.
 pub(super) fn of(explanation: &Explanation) -> String {
     let mut out = String::new();
-    let Explanation { listener, tls, tunnel, client, removed, routes, policies, contract, upstream, response } =
-        explanation;
+    let Explanation { listener, tls, tunnel, client, removed, announced, .. } = explanation;
+    let Explanation { routes, policies, contract, upstream, response, .. } = explanation;
     let how = match listener.chosen_by {
         "scheme" => ", the only one for this scheme",
         _ => "",
@@ -36,6 +36,13 @@ pub(super) fn of(explanation: &Explanation) -> String {
     }
     if !removed.is_empty() {
         row(&mut out, "removed", &format!("{}: before anything looks at them", removed.join(", ")));
+    }
+    if let Some(method) = announced {
+        row(
+            &mut out,
+            "preflight",
+            &format!("of a {} request, whose route and policies decide", shown(method.as_bytes())),
+        );
     }
     routes.iter().for_each(|routes| of_routes(&mut out, routes));
     policies.iter().for_each(|policy| of_policy(&mut out, policy));
@@ -202,24 +209,34 @@ fn of_servers(servers: &[Server]) -> String {
     servers.iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
+fn protocol(group: &GroupView) -> String {
+    let protocol = match group.protocol {
+        "http2" => "HTTP/2",
+        "auto" => "HTTP/2 or HTTP/1.1",
+        _ => "HTTP/1.1",
+    };
+    format!("{protocol}{}", if group.tls { " over TLS" } else { "" })
+}
+
+fn servers_and_balance(group: &GroupView) -> String {
+    let one = group.balance.is_empty() || group.servers.len() < 2;
+    let balance = if one { String::new() } else { format!(", {}", group.balance) };
+    format!("{}{balance}", of_servers(&group.servers))
+}
+
 fn of_upstream(out: &mut String, upstream: &UpstreamView) {
-    let names = match &upstream.names[..] {
-        [(name, _)] => name.clone(),
-        several => {
-            several.iter().map(|(name, weight)| format!("{name} (weight {weight})")).collect::<Vec<_>>().join(" or ")
+    match &upstream.groups[..] {
+        [group] => {
+            row(out, "sends", &format!("to {}, {}", group.name, protocol(group)));
+            row(out, "", &format!("servers {}", servers_and_balance(group)));
         }
-    };
-    let protocol = if upstream.protocol == "http2" { "HTTP/2" } else { "HTTP/1.1" };
-    let tls = if upstream.tls { " over TLS" } else { "" };
-    row(out, "sends", &format!("to {names}, {protocol}{tls}"));
-    let one = upstream.names.len() == 1;
-    let balance = if upstream.balance.is_empty() || upstream.servers.len() < 2 {
-        String::new()
-    } else {
-        format!(", {}", upstream.balance)
-    };
-    if one {
-        row(out, "", &format!("servers {}{balance}", of_servers(&upstream.servers)));
+        several => {
+            let name = |group: &GroupView| format!("{} (weight {})", group.name, group.weight);
+            row(out, "sends", &format!("to {}", several.iter().map(name).collect::<Vec<_>>().join(" or ")));
+            for group in several {
+                row(out, "", &format!("{}, {}: servers {}", group.name, protocol(group), servers_and_balance(group)));
+            }
+        }
     }
     if let Some(source) = &upstream.source {
         row(out, "", &format!("connects from the client's own address {source}"));
@@ -235,7 +252,7 @@ fn of_upstream(out: &mut String, upstream: &UpstreamView) {
     for (name, value) in &upstream.fields {
         row(out, "", &format!("  {}: {}", shown(name), shown(value)));
     }
-    if upstream.host_of_server && upstream.servers.len() > 1 {
+    if upstream.host_of_server && upstream.groups.iter().map(|group| group.servers.len()).sum::<usize>() > 1 {
         row(out, "", "Host is that of the server; here of the first one");
     }
     if let Some((name, percent)) = &upstream.mirror {
@@ -246,7 +263,7 @@ fn of_upstream(out: &mut String, upstream: &UpstreamView) {
 fn of_response(out: &mut String, response: &ResponseView, upstream: Option<&UpstreamView>) {
     let Some(status) = response.status else {
         if let Some(upstream) = upstream {
-            let names: Vec<&str> = upstream.names.iter().map(|(name, _)| name.as_str()).collect();
+            let names: Vec<&str> = upstream.groups.iter().map(|group| group.name.as_str()).collect();
             row(out, "response", &format!("of {}", names.join(" or ")));
             of_fields(out, response);
         } else if let Some(reason) = response.reason {

@@ -4,12 +4,14 @@
 //! long they are good), and drops all of it.
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use config::{self, KeyServerConfig, KeyServerTls};
+use config::{self, EnrolmentConfig, KeyServerConfig, KeyServerTls};
 use keyserver::holdings::Holdings;
+use keyserver::register::Register;
+use rustix::fs::Access;
 use tls::crypto::Certificate;
 
 /// A certificate that ends sooner than this is worth a warning.
@@ -32,7 +34,8 @@ pub fn run(file: &Path) -> ExitCode {
         }
     }
     warnings.extend(open_files(&config));
-    match Holdings::load(&config, None) {
+    problems.extend(closed_folders(&config));
+    match Holdings::load(&unchanged(config), None) {
         Ok(holdings) => print_keys(&holdings),
         Err(found) => problems.extend(found),
     }
@@ -45,6 +48,13 @@ pub fn run(file: &Path) -> ExitCode {
     }
     problems.iter().for_each(|problem| eprintln!("{problem}"));
     ExitCode::FAILURE
+}
+
+/// The configuration without what a start would make: a check makes nothing, and is run as another user.
+fn unchanged(config: KeyServerConfig) -> KeyServerConfig {
+    let is_made = |enrolment: &EnrolmentConfig| Register::at(&enrolment.folder).authority_certificate().exists();
+    let enrolment = config.enrolment.clone().filter(is_made);
+    KeyServerConfig { enrolment, ..config }
 }
 
 fn print_keys(holdings: &Holdings) {
@@ -82,13 +92,14 @@ fn tls_problems(tls: &KeyServerTls, warnings: &mut Vec<String>) -> Vec<String> {
         problems.push(format!("{place}: is not for servers (extended key usage lacks serverAuth); clients reject it"));
     }
     problems.extend(validity(&place.to_string(), leaf, warnings));
-    for der in keystore::trust::certificates(&tls.client_ca).unwrap_or_default() {
+    let Some(client_ca) = &tls.client_ca else { return problems };
+    for der in keystore::trust::certificates(client_ca).unwrap_or_default() {
         let Ok(root) = Certificate::from_der(&der) else { continue };
         if !root.is_authority() {
-            let place = tls.client_ca.display();
+            let place = client_ca.display();
             problems.push(format!("{place}: {:?} is no authority, so it vouches for nobody", root.subject()));
         }
-        problems.extend(validity(&tls.client_ca.display().to_string(), &root, warnings));
+        problems.extend(validity(&client_ca.display().to_string(), &root, warnings));
     }
     problems
 }
@@ -105,6 +116,19 @@ fn validity(place: &str, certificate: &Certificate, warnings: &mut Vec<String>) 
         warnings.push(format!("{place}: {:?} expires within 14 days; renew it", certificate.subject()));
     }
     None
+}
+
+/// Folders that new keys are to be kept in, and cannot be.
+fn closed_folders(config: &KeyServerConfig) -> Vec<String> {
+    let folders = config.keys.values().filter(|set| set.grows).filter_map(|set| set.folders.first());
+    let problem = |folder: &PathBuf| {
+        let error = rustix::fs::access(folder, Access::WRITE_OK | Access::EXEC_OK).err()?;
+        let place = folder.display();
+        Some(format!(
+            "{place}: {error}; new keys are kept there (`make_keys`): make it writable for the user of the key server"
+        ))
+    };
+    folders.filter_map(problem).collect()
 }
 
 /// Private files that others on the machine may read.

@@ -151,7 +151,7 @@ impl<B: MessageBody, A: ResponseSink> MessageBody for Told<'_, B, A> {
             let message = match self.messages.next().await {
                 Ok(Some(message)) => message,
                 Ok(None) | Err(Failure::Aborted) => return Err(BodyError::Truncated),
-                Err(Failure::Rejected(rejection)) => return Err(BodyError::Validated(Box::new(rejection))),
+                Err(Failure::Rejected(rejection)) => return Err(BodyError::Validated(rejection)),
             };
             match read_processing(&message, self.max_fields) {
                 Ok(Processing::RequestBody { piece, is_last }) => {

@@ -1,7 +1,7 @@
 //! Tables: which route a request takes, and what is said where there is none.
 
 use wire::client_hello::ClientHello;
-use wire::ja4::Ja4;
+use wire::ja4::{Ja4, Over};
 
 use super::{ask, check, compile};
 use crate::geoip::Located;
@@ -463,7 +463,7 @@ fn conditions_on_query_cookies_and_the_client() {
     let exact = |text: &str| ValueMatch::Exact(text.to_string());
     // No digest, but one that is always the same.
     let hello = ClientHello { versions: vec![0x0304], extensions: vec![43], ..ClientHello::default() };
-    let fingerprint = Ja4::of(&hello, |_| [0x1b; 32]);
+    let fingerprint = Ja4::of(&hello, Over::Tcp, |_| [0x1b; 32]);
     assert_eq!(fingerprint.as_str(), "t13i000100_000000000000_1b1b1b1b1b1b");
     let fingerprint = Some(Box::new(fingerprint));
     let tls = tls::Info { server_name: Some("a.b.example".into()), fingerprint, ..info() };
@@ -534,6 +534,7 @@ fn info() -> tls::Info {
         key_algorithm: None,
         signature_algorithm: None,
         resumed: false,
+        ech: false,
         peer: Some(Box::new(certificate)),
         fingerprint: None,
     }

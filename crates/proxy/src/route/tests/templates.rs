@@ -62,7 +62,8 @@ fn a_target_is_the_rewritten_path_and_the_query() {
         ("/a{x}", "/a..b", Some("/{0}"), Some("/..b")),
     ] {
         let forward = forward(rewrite);
-        let written = write(path, request, |head, params, out| build_target(&forward, &Values::of(head, params), out));
+        let written =
+            write(path, request, |head, params, out| build_target(&forward, head, || Values::of(head, params), out));
         assert_eq!(written.as_deref(), expected, "{path} {request} {rewrite:?}");
     }
 }

@@ -1,0 +1,219 @@
+//! Names that clients ask for and that have no certificate: which of them are ordered, and how many.
+//!
+//! What is there is kept and served by the name; what may be ordered is decided here. Whatever is not agreed to is refused.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use arc_swap::ArcSwap;
+use config::{AskConfig, OnDemandConfig};
+use proxy::demands::{Demands, is_issuable};
+use proxy::generation::Generation;
+use proxy::own_request::{Asked, send};
+use proxy::upstream::{Target, Wish, connect};
+use transport::NoCertificate;
+use wire::http::Method;
+
+/// Questions that are under way at once.
+const MAX_ASKED: usize = 16;
+
+/// Orders are counted over this time.
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Whoever is asked and cannot be reached is asked again about a name after this time.
+const UNREACHED_PAUSE: Duration = Duration::from_secs(10);
+
+/// Who is asked does not agree.
+pub const REFUSED: NoCertificate = NoCertificate("refused by `ask`");
+/// Who is asked says nothing.
+pub const UNREACHED: NoCertificate = NoCertificate("no answer from `ask`");
+/// It is none of the names that may be had.
+pub const NOT_ALLOWED: NoCertificate = NoCertificate("not a name of `allow`");
+/// There are as many names as there may be.
+pub const TOO_MANY_NAMES: NoCertificate = NoCertificate("`max_names` is reached");
+/// There were as many orders as there may be.
+pub const TOO_MANY_ORDERS: NoCertificate = NoCertificate("`max_orders_per_hour` is reached");
+/// The order came to nothing.
+pub const FAILED: NoCertificate = NoCertificate("the order failed");
+
+/// What may be ordered for one keystore, and what is asked.
+pub struct Gatekeeper {
+    pub config: OnDemandConfig,
+    pub demands: Arc<Demands>,
+    /// Names to ask about, the oldest first.
+    queue: VecDeque<Box<str>>,
+    /// Those, and those that are being asked about.
+    pending: BTreeSet<Box<str>>,
+    asking: usize,
+    /// When names were ordered within the last hour.
+    ordered: VecDeque<SystemTime>,
+}
+
+/// Why a name is refused, as other nodes say it.
+const ALL: [NoCertificate; 6] = [REFUSED, UNREACHED, NOT_ALLOWED, TOO_MANY_NAMES, TOO_MANY_ORDERS, FAILED];
+
+/// Whether this is why a name is refused, not why somebody waits no longer.
+pub fn is_final(why: &str) -> bool {
+    ALL.iter().any(|known| known.0 == why)
+}
+
+impl Gatekeeper {
+    /// Of a keystore with these settings. What was demanded before, and came to nothing, it sees as new.
+    pub fn new(config: OnDemandConfig, demands: Arc<Demands>) -> Gatekeeper {
+        demands.renew();
+        let (queue, ordered) = (VecDeque::new(), VecDeque::new());
+        Gatekeeper { config, demands, queue, pending: BTreeSet::new(), asking: 0, ordered }
+    }
+
+    /// Orders of before, as they were kept.
+    pub fn remember(&mut self, times: impl Iterator<Item = SystemTime>) {
+        self.ordered = times.collect();
+        self.ordered.make_contiguous().sort();
+    }
+
+    /// Why a name that has no certificate is refused whoever agrees to it, and for how long. `names`: how many there are.
+    pub fn refusal(&mut self, name: &str, names: usize, now: SystemTime) -> Option<(NoCertificate, Duration)> {
+        let options = &self.config.options;
+        if !self.config.allows(name) || !is_issuable(name) {
+            return Some((NOT_ALLOWED, options.refusal_time));
+        }
+        if names >= options.max_names {
+            return Some((TOO_MANY_NAMES, options.refusal_time.min(UNREACHED_PAUSE)));
+        }
+        // A time to come is one of a clock that was set back.
+        self.ordered.retain(|at| now.duration_since(*at).is_ok_and(|since| since < HOUR));
+        let is_full = self.ordered.len() >= options.max_orders_per_hour;
+        is_full.then_some((TOO_MANY_ORDERS, options.refusal_time.min(UNREACHED_PAUSE)))
+    }
+
+    /// Another node, which orders, says why a name is not had.
+    pub fn reject(&self, name: &str, why: &str) {
+        let (Some(why), options) = (ALL.into_iter().find(|known| known.0 == why), &self.config.options) else { return };
+        let is_for_long = matches!(why, REFUSED | NOT_ALLOWED | FAILED);
+        let time = if is_for_long { options.refusal_time } else { options.refusal_time.min(UNREACHED_PAUSE) };
+        self.demands.refuse(name, why, time);
+    }
+
+    /// A name is ordered now.
+    pub fn note_order(&mut self, now: SystemTime) {
+        self.ordered.push_back(now);
+    }
+
+    /// Somebody is to be asked about a name.
+    pub fn enqueue(&mut self, name: Box<str>) {
+        if self.pending.insert(name.clone()) {
+            self.queue.push_back(name);
+        }
+    }
+
+    /// The next name to ask about, as long as not too many are asked about. One that has no certificate and that nobody waits for any more is dropped.
+    pub fn next(&mut self, is_held: impl Fn(&str) -> bool) -> Option<Box<str>> {
+        while self.asking < MAX_ASKED {
+            let name = self.queue.pop_front()?;
+            if is_held(&name) || self.demands.is_waited_for(&name) {
+                self.asking += 1;
+                return Some(name);
+            }
+            self.pending.remove(&name);
+            self.demands.forget(&name);
+        }
+        None
+    }
+
+    /// What was said of a name: why it is refused, and for how long.
+    pub fn note_answer(&mut self, name: &str, answer: Result<bool, String>) -> Option<(NoCertificate, Duration)> {
+        self.asking = self.asking.saturating_sub(1);
+        self.pending.remove(name);
+        let time = self.config.options.refusal_time;
+        match answer {
+            Ok(true) => None,
+            Ok(false) => Some((REFUSED, time)),
+            Err(problem) => {
+                tracing::warn!(name, "nobody says whether a certificate may be ordered: {problem}");
+                Some((UNREACHED, time.min(UNREACHED_PAUSE)))
+            }
+        }
+    }
+}
+
+/// Asks whether a name may have a certificate: `GET URL?domain=NAME`, 200 for yes.
+pub async fn ask(
+    ask: &AskConfig,
+    name: &str,
+    limit: Duration,
+    generations: &ArcSwap<Generation>,
+) -> Result<bool, String> {
+    let asked = tokio::time::timeout(limit, ask_unbounded(ask, name, generations)).await;
+    asked.unwrap_or_else(|_| Err(format!("no response in {limit:?}")))
+}
+
+async fn ask_unbounded(ask: &AskConfig, name: &str, generations: &ArcSwap<Generation>) -> Result<bool, String> {
+    let group = generations.load().issuance.group(&ask.upstream.name).cloned();
+    let group = group.ok_or_else(|| "its server is configured no more".to_owned())?;
+    group.resolved(group.config.connect_timeout).await;
+    let taken = group.take(Wish::default()).map_err(|_| "the name of its server cannot be resolved".to_owned())?;
+    let transport = connect(Target::own(&group, &taken.server)).await;
+    let transport = transport.map_err(|error| error.reason().code().to_owned())?;
+    let separator = if ask.target.contains('?') { '&' } else { '?' };
+    // The name holds letters, digits, dots and hyphens alone.
+    let target = format!("{}{separator}domain={name}", ask.target);
+    let fields = "User-Agent: portunus\r\n";
+    let asked = Asked { method: &Method::Get, host: &ask.host, target: &target, fields, body: None };
+    Ok(send(&transport, asked).await?.status() == 200)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use config::{HostPattern, OnDemandOptions};
+
+    fn gate(options: OnDemandOptions) -> Gatekeeper {
+        let allow = vec![HostPattern::of_text("*.shop.test")];
+        Gatekeeper::new(OnDemandConfig { allow, ask: None, options }, Arc::new(Demands::new(Arc::default())))
+    }
+
+    #[test]
+    fn what_is_not_allowed_or_too_much_is_refused() {
+        let options = OnDemandOptions { max_names: 3, max_orders_per_hour: 2, ..OnDemandOptions::default() };
+        let (mut gate, now) = (gate(options), SystemTime::now());
+        let mut why = |name: &str, names: usize| gate.refusal(name, names, now).map(|(why, _)| why);
+        assert_eq!(why("a.shop.test", 0), None);
+        assert_eq!(why("a.other.test", 0), Some(NOT_ALLOWED));
+        assert_eq!(why("a_b.shop.test", 0), Some(NOT_ALLOWED));
+        assert_eq!((why("a.shop.test", 2), why("a.shop.test", 3)), (None, Some(TOO_MANY_NAMES)));
+    }
+
+    #[test]
+    fn orders_are_counted_over_an_hour_and_over_a_restart() {
+        let options = OnDemandOptions { max_orders_per_hour: 2, ..OnDemandOptions::default() };
+        let (mut gate, now) = (gate(options), SystemTime::now());
+        // Out of order, one of them of more than an hour before, one of a clock that was set back.
+        gate.remember([now - HOUR / 2, now - 2 * HOUR, now + HOUR].into_iter());
+        let is_full = |gate: &mut Gatekeeper, at| gate.refusal("a.shop.test", 0, at).is_some();
+        assert!(!is_full(&mut gate, now));
+        gate.note_order(now);
+        assert_eq!(gate.refusal("a.shop.test", 0, now).map(|(why, _)| why), Some(TOO_MANY_ORDERS));
+        assert!(!is_full(&mut gate, now + HOUR / 2), "the first is an hour ago");
+    }
+
+    #[tokio::test]
+    async fn so_many_are_asked_about_at_once_and_nobody_twice() {
+        let mut gate = gate(OnDemandOptions::default());
+        let names: Vec<String> = (0..MAX_ASKED + 2).map(|i| format!("n{i}.shop.test")).collect();
+        for name in names.iter().chain(&names) {
+            gate.enqueue(name.as_str().into());
+        }
+        let asked: Vec<_> = std::iter::from_fn(|| gate.next(|_| true)).collect();
+        assert_eq!(asked.iter().map(|name| &**name).collect::<Vec<_>>(), names[..MAX_ASKED]);
+        assert_eq!(gate.note_answer(&names[0], Ok(true)), None);
+        assert_eq!(gate.note_answer(&names[1], Ok(false)).map(|(why, _)| why), Some(REFUSED));
+        assert_eq!(gate.next(|_| true).as_deref(), Some(&*names[MAX_ASKED]));
+        // Nobody waits for the last one, and it has no certificate.
+        assert_eq!(gate.next(|_| false), None);
+        assert_eq!(gate.note_answer(&names[2], Err("no route".to_owned())).map(|(why, _)| why), Some(UNREACHED));
+        gate.enqueue(names[MAX_ASKED + 1].as_str().into());
+        assert_eq!(gate.next(|_| true).as_deref(), Some(&*names[MAX_ASKED + 1]), "it may come again");
+    }
+}

@@ -1,0 +1,178 @@
+//! One keystore: what it wants, what is there, and what is due.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use config::{AcmeConfig, ChallengeKind};
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::entry::Entry;
+use super::{News, Suggestion};
+use crate::authority::Authority;
+use crate::dns::Zones;
+use crate::elsewhere::KeyServers;
+use crate::internal;
+use crate::on_demand::Gatekeeper;
+use crate::storage::{Lock, Storage};
+use crate::wanted::{Subject, Wanted};
+
+/// What is kept of one keystore.
+pub(super) struct Keeper {
+    pub(super) acme: Arc<AcmeConfig>,
+    pub(super) storage: Storage,
+    /// What is wrong with the folder, as it was said last.
+    pub(super) problem: Option<String>,
+    pub(super) lock: Option<Lock>,
+    pub(super) authorities: Vec<Rc<Authority>>,
+    pub(super) kinds: Vec<ChallengeKind>,
+    pub(super) zones: Option<Zones>,
+    /// Who makes and keeps keys, if that is not done here.
+    pub(super) key_servers: Option<Rc<KeyServers>>,
+    pub(super) entries: BTreeMap<Wanted, Entry>,
+    pub(super) has_said_whom_to_trust: bool,
+    /// Certificates on demand, once those that are there were read.
+    pub(super) on_demand: Option<Gatekeeper>,
+    pub(super) is_loaded: bool,
+}
+
+impl Keeper {
+    /// The group of key servers that keys are at.
+    pub(super) fn key_group(&self) -> Option<&str> {
+        self.key_servers.as_deref().map(|servers| servers.group.as_str())
+    }
+
+    /// Where files of a certificate are.
+    pub(super) fn storage_of(&self, wanted: &Wanted) -> Storage {
+        let is_on_demand = self.entries.get(wanted).is_some_and(|entry| entry.on_demand);
+        if is_on_demand { self.storage.on_demand() } else { self.storage.clone() }
+    }
+
+    /// Logs, once, where the certificate of a CA of our own is.
+    pub(super) fn say_whom_to_trust(&mut self, keystore: &str) {
+        if !self.acme.is_internal || std::mem::replace(&mut self.has_said_whom_to_trust, true) {
+            return;
+        }
+        let (path, fingerprint) = internal::place(&self.storage);
+        let file = path.display().to_string();
+        tracing::info!(keystore, file, sha256 = fingerprint, "clients must trust this development CA");
+    }
+
+    /// Reads what there is: certificates may have been removed, or ordered by another process.
+    pub(super) async fn look(&mut self) {
+        let usual = self.entries.iter().filter(|(_, entry)| !entry.on_demand);
+        let all = usual.map(|(wanted, _)| wanted.clone()).collect();
+        self.look_for(all).await;
+    }
+
+    /// Reads what there is of the certificate whose file is called so.
+    pub(super) async fn look_at(&mut self, stem: &str) {
+        let usual = self.entries.iter().filter(|(wanted, entry)| !entry.on_demand && wanted.stem() == stem);
+        let all = usual.map(|(wanted, _)| wanted.clone()).collect();
+        self.look_for(all).await;
+    }
+
+    async fn look_for(&mut self, all: Vec<Wanted>) {
+        let storage = self.storage.clone();
+        let read = tokio::task::spawn_blocking(move || {
+            let known = |wanted: Wanted| {
+                let (held, record) = (storage.held(&wanted), storage.record(&wanted));
+                (wanted, (held, record))
+            };
+            all.into_iter().map(known).collect::<HashMap<_, _>>()
+        });
+        let Ok(mut read) = read.await else { return };
+        for (wanted, entry) in self.entries.iter_mut().filter(|(_, entry)| entry.running.is_none()) {
+            if let Some((held, record)) = read.remove(wanted) {
+                if entry.held != held {
+                    (entry.window, entry.ask_again) = (None, None);
+                }
+                (entry.held, entry.record) = (held, record);
+            }
+        }
+    }
+
+    /// Whether this process is the one that orders. What keeps it from that is logged once.
+    pub(super) async fn may_order(&mut self, name: &str) -> bool {
+        if self.lock.is_some() {
+            return true;
+        }
+        let storage = self.storage.clone();
+        let locked = tokio::task::spawn_blocking(move || storage.make().and_then(|()| storage.lock())).await;
+        let problem = match locked.unwrap_or_else(|error| Err(error.to_string())) {
+            Ok(Some(lock)) => {
+                self.lock = Some(lock);
+                self.problem = None;
+                if internal::place(&self.storage).1.is_some() {
+                    self.say_whom_to_trust(name);
+                }
+                // Another process may have ordered meanwhile.
+                self.look().await;
+                self.is_loaded = false;
+                self.load_on_demand(SystemTime::now()).await;
+                return true;
+            }
+            Ok(None) => "another process orders certificates into this folder".to_owned(),
+            Err(problem) => problem,
+        };
+        if self.problem.as_ref() != Some(&problem) {
+            tracing::warn!(keystore = name, "no certificate is ordered: {problem}");
+            self.problem = Some(problem);
+        }
+        false
+    }
+
+    /// Has authorities asked when they suggest to renew what they have issued: one question at a time.
+    pub(super) fn ask_when_to_renew(&mut self, keystore: &str, now: SystemTime, sender: &UnboundedSender<News>) {
+        if self.entries.values().any(|entry| entry.is_asking) {
+            return;
+        }
+        for (wanted, entry) in &mut self.entries {
+            let is_due = entry.running.is_none() && entry.ask_again.is_none_or(|again| again <= now);
+            let (true, Some(held), Some(issuer)) = (is_due, &entry.held, &entry.record.issued_by) else { continue };
+            let authority = self.authorities.iter().find(|authority| authority.config.url == *issuer);
+            let (Some(authority), Some(identifier)) = (authority.cloned(), held.identifier()) else { continue };
+            let (sender, keystore) = (sender.clone(), keystore.to_owned());
+            let (wanted, serial) = (wanted.clone(), held.serial.clone());
+            entry.is_asking = true;
+            tokio::task::spawn_local(async move {
+                let said = authority.renewal_window(&identifier).await;
+                let _ = sender.send(News::Asked(Suggestion { keystore, wanted, serial, said }));
+            });
+            return;
+        }
+    }
+
+    /// What is to be ordered now: what is missing first, then what ends first. Of one name, one order at a time.
+    pub(super) fn due(&self, now: SystemTime) -> Vec<Wanted> {
+        let running: BTreeSet<&Subject> = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| entry.running.is_some())
+            .map(|(wanted, _)| &wanted.subject)
+            .collect();
+        let is_running = |wanted: &Wanted| running.contains(&wanted.subject);
+        let under_way = self.entries.values().filter(|entry| entry.running.is_some()).count();
+        let mut due: Vec<(bool, SystemTime, &Wanted)> = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| !entry.on_demand || entry.is_agreed)
+            .filter(|(wanted, entry)| entry.due(now, self.acme.options.retry_interval) <= now && !is_running(wanted))
+            .map(|(wanted, entry)| {
+                let end = entry.held.as_ref().map_or(SystemTime::UNIX_EPOCH, |held| held.validity.not_after);
+                (entry.on_demand, end, wanted)
+            })
+            .collect();
+        due.sort();
+        let mut chosen: Vec<Wanted> = Vec::new();
+        for (_, _, wanted) in due {
+            if under_way + chosen.len() < self.acme.options.max_orders
+                && !chosen.iter().any(|other| other.subject == wanted.subject)
+            {
+                chosen.push(wanted.clone());
+            }
+        }
+        chosen
+    }
+}
