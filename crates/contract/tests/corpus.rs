@@ -1,8 +1,6 @@
 //! Replays the seeds of the fuzz targets, and changed copies of them, against their invariants.
-#![forbid(unsafe_code)]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod invariants;
+use crate::invariants;
 
 use std::fs;
 use std::path::Path;

@@ -1,8 +1,6 @@
 //! What a value may cost: work is linear in its size, and no turn of the validator is longer than others can wait for. Counted in steps, not in time.
-#![forbid(unsafe_code)]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod support;
+use crate::support;
 
 use contract::limits::Limits;
 use contract::reason::Reason;

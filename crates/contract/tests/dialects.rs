@@ -1,9 +1,7 @@
 //! What OpenAPI adds to JSON Schema, and what a contract makes of it: nullable, exclusive bounds, readOnly and writeOnly, discriminators, unknown
 //! fields, and schemas that are rejected. And that no schema takes more than linear steps, or a budget ends it.
-#![forbid(unsafe_code)]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod support;
+use crate::support;
 
 use contract::limits::Limits;
 use contract::reason::Reason;

@@ -1,8 +1,6 @@
 //! Generated schemas and values, validated here and by the `jsonschema` crate: the decisions must agree. The seed is fixed, so every run is the same.
-#![forbid(unsafe_code)]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod support;
+use crate::support;
 
 use contract::reason::Reason;
 use contract::schema::{Dialect, Direction, Options, Run};

@@ -1,8 +1,6 @@
 //! What is JSON and what is not, through a schema that allows everything: RFC 8259 and the stricter choices, at every place a text can be cut.
-#![forbid(unsafe_code)]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod support;
+use crate::support;
 
 use contract::limits::Limits;
 use contract::reason::Reason;

@@ -1,6 +1,4 @@
 //! Documents that are learnt from what was recorded: what is in them, and that each accepts all that it was learnt from.
-#![forbid(unsafe_code)]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::path::Path;
 

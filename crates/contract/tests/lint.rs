@@ -1,6 +1,4 @@
 //! Documents with holes, and what `contract::lint` says of them.
-#![forbid(unsafe_code)]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,6 @@
 //! Members that come as expected are taken in one go, where the text is there; byte by byte none is. Both ways must say the same of every text.
-#![forbid(unsafe_code)]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod support;
+use crate::support;
 
 use contract::limits::Limits;
 use contract::schema::{Dialect, Direction, Options, Run};

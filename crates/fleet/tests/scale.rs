@@ -2,11 +2,8 @@
 //!
 //! Measures, and asserts only that every node serves every change. Run it alone:
 //! `NODES=1000 SECONDS=30 cargo test --release --test scale -- --ignored --nocapture`
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-#![allow(clippy::disallowed_methods, clippy::print_stdout, reason = "it measures, and says what")]
 
-#[path = "../../../tests/etcd.rs"]
-mod etcd;
+use crate::etcd;
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,10 +1,9 @@
 //! Replays the fuzz corpora, and many small changes of them, through the invariants that the fuzz targets check.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-mod invariants;
+use crate::invariants;
 
 /// Bytes that tend to break length and tag readers.
 const REPORTING: [u8; 8] = [0x00, 0x01, 0x7f, 0x80, 0x84, 0xff, b'-', b'\n'];

@@ -1,7 +1,6 @@
 //! Adding to stores and removing from them: what is rejected, what is replaced, and that nothing else is lost.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod material;
+use crate::material;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

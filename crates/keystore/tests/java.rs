@@ -1,7 +1,6 @@
 //! Java keystores and PKCS#12 files: what keytool and openssl write is read, what we write they read, and so is what SillyProxy writes.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod material;
+use crate::material;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,7 +1,6 @@
 //! Stores whose certificates may come without their keys: what loads, under which names, and how they mix with whole pairs.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod material;
+use crate::material;
 
 use std::process::Command;
 

@@ -1,7 +1,6 @@
 //! Folders of PEM files: what loads, under which names, and what is reported about the rest.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod material;
+use crate::material;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,6 +1,4 @@
 //! What a process that has shut itself in really cannot do any more: tried, in a child that does nothing else.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-#![allow(clippy::disallowed_methods, reason = "a test may block its thread")]
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -37,12 +35,13 @@ fn confined_child(test: &str) -> (Output, String) {
     std::os::unix::fs::symlink("../other/file", folder.path().join("read/link")).unwrap();
     let neighbour = TcpListener::bind("127.0.0.1:0").unwrap();
     let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
+        .args(["--exact", &format!("confine::{test}"), "--nocapture"])
         .env(FOLDER, folder.path())
         .env(NEIGHBOUR, neighbour.local_addr().unwrap().to_string())
         .output()
         .unwrap();
     let reported = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(reported.contains("running 1 test"), "no test has this name: {reported}");
     (output, reported)
 }
 
@@ -197,12 +196,12 @@ fn a_program_that_is_named_is_run_and_shut_in() {
     fs::write(folder.path().join("secret"), "secret").unwrap();
     fs::write(folder.path().join("read/file"), "read").unwrap();
     let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "a_program_that_is_named_is_run_and_shut_in", "--nocapture"])
+        .args(["--exact", "confine::a_program_that_is_named_is_run_and_shut_in", "--nocapture"])
         .env(FOLDER, folder.path())
         .output()
         .unwrap();
     let reported = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{reported}");
+    assert!(output.status.success() && reported.contains("running 1 test"), "{reported}");
 }
 
 /// In the child.

@@ -1,6 +1,4 @@
 //! Datagrams over loopback: boundaries, source addresses, empty ones, and what the network tells of closed ports.
-#![forbid(unsafe_code)]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;

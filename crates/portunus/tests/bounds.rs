@@ -1,6 +1,5 @@
 //! Every numeric constant of the data path is a bound that the reference shows (`config::limits::FIXED`), or is named in `bounds/others.txt` as something else:
 //! a number of a protocol, the size of a pool, the pace of some work of our own. So a bound that a peer can reach is not forgotten.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,5 +1,4 @@
 //! `portunus check` and `portunus schema` as an operator runs them: exit status, and what goes where.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fs;
 use std::path::Path;

@@ -1,12 +1,10 @@
 //! Configuration files against the messages they cause and the configuration they become, and generated documents against their source.
 //!
 //! `UPDATE=1` writes what is expected anew; look at the difference before committing it.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-#[path = "config/golden.rs"]
 mod golden;
 
 fn root() -> PathBuf {

@@ -1,10 +1,9 @@
 //! Replays the fuzz corpus of configuration files, the fixtures, and many small changes of both, through the invariants of the fuzz target.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-mod invariants;
+use crate::invariants;
 
 /// What tends to break readers of YAML, to be put where it does not belong.
 const SNIPPETS: [&[u8]; 36] = [

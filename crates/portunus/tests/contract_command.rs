@@ -1,6 +1,4 @@
 //! `portunus contract` as a user runs it: exit status, and what goes where.
-#![forbid(unsafe_code)]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fs;
 use std::path::Path;

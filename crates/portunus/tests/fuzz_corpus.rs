@@ -1,9 +1,6 @@
 //! Replays the fuzz corpora of the program's own parsers and matchers, and many small changes of them, through their invariants.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod invariants;
-#[path = "../../../tests/replay.rs"]
-mod replay;
+use crate::{invariants, replay};
 
 /// Pieces to put where they do not belong.
 const SNIPPETS: [&[u8]; 28] = [

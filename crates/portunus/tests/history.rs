@@ -1,5 +1,4 @@
 //! Holds commit subjects to the house rule: imperative, at most 72 characters, no full stop.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::process::Command;
 

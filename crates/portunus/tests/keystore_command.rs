@@ -1,5 +1,4 @@
 //! `portunus keystore` as an operator uses it, on every kind of store.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

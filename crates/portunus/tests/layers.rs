@@ -1,6 +1,5 @@
 //! Holds the crates to their layers: `lib.rs` lists a crate's modules from top to bottom, and a module imports only from modules below it. Between
 //! crates the compiler sees to that.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

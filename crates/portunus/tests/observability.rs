@@ -1,7 +1,6 @@
 //! `docs/observability.md`, made of the definitions that the program uses: fields of the logs, reason codes, metrics, admin pages.
 //!
 //! `UPDATE=1` writes it anew. What has no documentation fails here.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -1,5 +1,4 @@
 //! Holds the program to its table of reason codes: a code is written in the table alone, and every page that names one names one that exists.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,5 +1,4 @@
 //! SillyProxy's `routes.json`: the vectors of its documented behaviour, its departures (docs/sillyproxy.md), and every problem with its place.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::ffi::OsString;
 

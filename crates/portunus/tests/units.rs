@@ -1,7 +1,6 @@
 //! The systemd units of `packaging/`, checked by systemd: nothing in them is unknown, misspelt or missing, and little is left open.
 //!
 //! Where there is no `systemd-analyze` (containers, other systems) there is nothing to check by: the test says so and ends.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fs;
 use std::path::Path;

@@ -1,7 +1,6 @@
 //! Client certificates: who is let in, and with which alert the others are turned away.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod support;
+use crate::support;
 
 use std::sync::Arc;
 use support::{Authority, ECDSA, Ends, Issued, Pair, RSA, acceptor, choice, fixed};

@@ -1,5 +1,4 @@
 //! Certificates, keys and PKCS#12 containers against what the `openssl` program makes and reads.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::io::Write;
 use std::process::{Command, Stdio};

@@ -1,5 +1,4 @@
 //! JA4 fingerprints over SHA-256: the published one, and those that another implementation computes of what real clients sent.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::path::Path;
 

@@ -1,7 +1,6 @@
 //! Handshakes and data between our client and our server, in memory.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod support;
+use crate::support;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

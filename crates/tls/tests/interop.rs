@@ -1,7 +1,6 @@
 //! Our server and our client against the `openssl` program (Debian package `openssl`), over loopback.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod support;
+use crate::support;
 
 use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};

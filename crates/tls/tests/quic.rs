@@ -1,7 +1,6 @@
 //! Handshakes under QUIC, in memory: what both sides agree on, what is rejected and with which alert, tickets, late keys.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod support;
+use crate::support;
 
 use std::sync::Arc;
 

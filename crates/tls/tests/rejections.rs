@@ -1,7 +1,6 @@
 //! What is rejected, with which alert on the wire, and whose fault it is said to be.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod support;
+use crate::support;
 
 use std::sync::Arc;
 use support::{

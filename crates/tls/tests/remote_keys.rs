@@ -1,9 +1,8 @@
 //! Handshakes whose private key is elsewhere: asked for, waited for, answered late, answered wrongly, never answered.
 //!
 //! The key is used by the `openssl` program, so that hashing, padding and encodings are checked by another implementation.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod support;
+use crate::support;
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;

@@ -1,7 +1,6 @@
 //! Resumption: what a ticket opens, what it must not open, and for how long.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod support;
+use crate::support;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,4 @@
 //! Signatures made by the `openssl` program, checked by every scheme: what is right passes, and nothing else does.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::process::Command;
 

@@ -2,7 +2,6 @@
 //!
 //! A valid signature is accepted, an invalid one refused. Those that are right only under parameters that TLS and tokens do not have (another length of
 //! salt, another hash within) are rejected, too. What signs is not checked here.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use aws_lc_sys as sys;
 use tls::crypto::verify::{self, Scheme, Sha2};

@@ -1,9 +1,7 @@
 //! Replays the fuzz corpora, and many small changes of them, through the invariants that the fuzz targets check.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod invariants;
-#[path = "../../../tests/replay.rs"]
-mod replay;
+use crate::invariants;
+use crate::replay;
 
 /// What tends to break parsers, to be put where it does not belong.
 const SNIPPETS: [&[u8]; 40] = [

@@ -2,7 +2,6 @@
 //!
 //! The model works on lines and strings and shares no code with the parser. It does not say which problem it finds, as a
 //! request may hold several: it says whether there is one.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use wire::http::http1::{Parsed, parse_request};
 use wire::http::{BodyFraming, HeadLimits, RequestHead};

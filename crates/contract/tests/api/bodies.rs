@@ -5,7 +5,7 @@ use std::io::Write as _;
 use contract::options::{Codings, Limits, Options, Undeclared};
 use contract::validate::Findings;
 
-use crate::{Request, contract, contract_with, decision, problems, shadows};
+use super::{Request, contract, contract_with, decision, problems, shadows};
 
 const SIGN_UP: &str = "{type: object, required: [name], additionalProperties: false, properties: {name: {type: string}, age: {type: integer}, tags: {type: array, items: {type: integer}}, deep: {type: object, properties: {x: {type: integer}}, additionalProperties: false}}}";
 
@@ -117,7 +117,7 @@ fn violations_say_what_was_expected() {
         let contract = contract(&posting(&format!("{{application/json: {{schema: {schema}}}}}")));
         for (body, expected) in rows {
             for mut found in [Findings::first(), Findings::all()] {
-                crate::validate(&contract, &Request::post("/a", "application/json", body), usize::MAX, &mut found);
+                super::validate(&contract, &Request::post("/a", "application/json", body), usize::MAX, &mut found);
                 assert_eq!(found.violations()[0].what, expected, "{schema}: {body}");
             }
         }
@@ -150,7 +150,7 @@ fn violations_say_what_alternatives_expect() {
         let both =
             [Findings::first(), Findings::all()].into_iter().take(if expected.contains(", is ") { 2 } else { 1 });
         for mut found in both {
-            crate::validate(&contract, &Request::post("/a", "application/json", body), usize::MAX, &mut found);
+            super::validate(&contract, &Request::post("/a", "application/json", body), usize::MAX, &mut found);
             assert_eq!(found.violations()[0].what, expected, "{body}");
         }
     }
@@ -184,7 +184,7 @@ fn violations_say_it_of_every_part() {
     ];
     for (request, place) in rows {
         for mut found in [Findings::first(), Findings::all()] {
-            crate::validate(&contract, &request, usize::MAX, &mut found);
+            super::validate(&contract, &request, usize::MAX, &mut found);
             let found = &found.violations()[0];
             assert_eq!(
                 (found.place.to_string().as_str(), found.what.as_str()),
@@ -201,7 +201,7 @@ fn violations_say_it_of_every_part() {
     ];
     for (request, expected) in typed {
         for mut found in [Findings::first(), Findings::all()] {
-            crate::validate(&contract, &request, usize::MAX, &mut found);
+            super::validate(&contract, &request, usize::MAX, &mut found);
             assert_eq!(found.violations()[0].what, expected, "{request:?}");
         }
     }
@@ -453,7 +453,7 @@ fn all_that_is_wrong_with_a_form_is_reported() {
         ("name=a", &[]),
     ];
     for (body, expected) in rows {
-        assert_eq!(crate::all_decisions(&contract, &post(body)), expected, "{body}");
+        assert_eq!(super::all_decisions(&contract, &post(body)), expected, "{body}");
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use contract::Contract;
 use contract::options::{Limits, OnUnsupported, Options};
 
-use crate::{Request, contract, decision, problems};
+use super::{Request, contract, decision, problems};
 
 /// One operation that cannot be validated is enough not to load the document.
 fn failing() -> Options {

@@ -4,7 +4,7 @@
 use contract::Contract;
 use contract::options::{OnUnsupported, Options, Undeclared};
 
-use crate::{Request, contract, contract_with, decision, problems, response_decision};
+use super::{Request, contract, contract_with, decision, problems, response_decision};
 
 const UNSUPPORTED: &str = "operation_unsupported operation";
 

@@ -2,7 +2,7 @@
 
 use contract::options::{Limits, Options};
 
-use crate::{Request, contract, contract_with, decision, problems};
+use super::{Request, contract, contract_with, decision, problems};
 
 const SCHEMA: &str = "{type: object, required: [name], additionalProperties: false, properties: {name: {type: string, maxLength: 5}, age: {type: integer}, tags: {type: array, items: {type: integer}}, meta: {type: object, properties: {x: {type: integer}}, additionalProperties: false}, file: {type: string, contentMediaType: application/octet-stream, maxLength: 10, minLength: 1}, files: {type: array, maxItems: 2, items: {type: string, contentMediaType: image/png}}}}";
 
@@ -139,7 +139,7 @@ fn all_that_is_wrong_with_parts_is_reported() {
     let encoding =
         ", encoding: {file: {contentType: 'image/png', headers: {X-Sum: {required: true, schema: {type: integer}}}}}";
     let contract = contract(&document(encoding));
-    let all = |parts: &[(&str, &str)]| crate::all_decisions(&contract, &post(body(parts)));
+    let all = |parts: &[(&str, &str)]| super::all_decisions(&contract, &post(body(parts)));
     assert_eq!(all(&[("name=\"name\"", "ann")]), [""; 0]);
     let found = all(&[
         ("name=\"name\"\nContent-Type: image/png", "ann"),
@@ -171,7 +171,7 @@ fn all_that_is_wrong_with_parts_is_reported() {
     // Where the parts end too early, what came before is reported all the same.
     let cut = body(&[("name=\"name\"; filename=\"a\"", "ann")]).replace("--b--", "");
     assert_eq!(
-        crate::all_decisions(&contract, &post(cut)),
+        super::all_decisions(&contract, &post(cut)),
         ["part_content_type body name", "multipart_malformed body"]
     );
 }

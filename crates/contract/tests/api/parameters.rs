@@ -2,7 +2,7 @@
 
 use contract::options::{Options, Undeclared};
 
-use crate::{Request, all_decisions, contract, contract_with, decision, shadows};
+use super::{Request, all_decisions, contract, contract_with, decision, shadows};
 
 const HEAD: &str = "openapi: 3.1.0\ninfo: {title: t, version: '1'}\npaths:\n";
 
@@ -439,7 +439,7 @@ fn numbers_of_parameters_are_bounded() {
     assert_eq!(decision(&contract, &Request::get(&format!("/a?{many}"))), "parameter_limit query");
     let text = one("in: query, explode: false, schema: {type: array, items: {type: integer}}");
     let many = vec!["1"; 1001].join(",");
-    assert_eq!(decision(&crate::contract(&text), &Request::get(&format!("/a?p={many}"))), "parameter_limit query p");
+    assert_eq!(decision(&super::contract(&text), &Request::get(&format!("/a?p={many}"))), "parameter_limit query p");
 }
 
 /// The table of styles in OpenAPI 3.1.1 §4.8.12.4: each text must mean exactly the value that stands over its column.

@@ -2,7 +2,7 @@
 
 use contract::options::{Options, Undeclared};
 
-use crate::{contract, contract_with, response_decision};
+use super::{contract, contract_with, response_decision};
 
 const DOCUMENT: &str = "
 openapi: 3.0.3

@@ -2,7 +2,7 @@
 
 use contract::options::Options;
 
-use crate::{Request, contract, contract_with, decision, problems};
+use super::{Request, contract, contract_with, decision, problems};
 
 fn document(servers: &str, paths: &[&str]) -> String {
     let paths: String = paths

@@ -3,7 +3,7 @@
 use contract::Found;
 use contract::validate::{Framing, RequestParts};
 
-use crate::{Request, contract, decision, problems};
+use super::{Request, contract, decision, problems};
 
 const DOCUMENT: &str = "
 openapi: 3.1.0

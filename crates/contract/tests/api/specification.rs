@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::{Request, contract, decision, response_decision};
+use super::{Request, contract, decision, response_decision};
 
 /// What a file of cases holds at least, so that one that is not read is noticed.
 const LEAST: usize = 50;

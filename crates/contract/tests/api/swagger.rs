@@ -3,7 +3,7 @@
 use contract::Contract;
 use contract::options::Options;
 
-use crate::{Request, contract, decision, problems, response_decision};
+use super::{Request, contract, decision, problems, response_decision};
 
 const PETS: &str = "
 swagger: '2.0'

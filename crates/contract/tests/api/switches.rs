@@ -3,7 +3,7 @@
 use contract::options::{EscapedDelimiters, Options, Undeclared};
 use contract::validate::Findings;
 
-use crate::{Request, contract_with, decision, response_decision};
+use super::{Request, contract_with, decision, response_decision};
 
 /// A document with POST /a whose body has this content, and GET /a with these parameters.
 fn document(version: &str, content: &str, parameters: &str) -> String {
@@ -130,7 +130,7 @@ fn escaped_delimiters_are_read_both_ways() {
     // Many clients send that, so what is said of it leads to the setting.
     let contract = contract_with(&document("3.0.3", "{text/plain: {}}", &format!("[{ids}]")), &both);
     let mut found = Findings::first();
-    crate::validate(&contract, &Request::get("/a?ids=1%2C2"), usize::MAX, &mut found);
+    super::validate(&contract, &Request::get("/a?ids=1%2C2"), usize::MAX, &mut found);
     let said = "must be an integer, is a string; an escaped delimiter is part of its element (`escaped_delimiters`)";
     assert_eq!(found.violations()[0].what, said);
     queries(

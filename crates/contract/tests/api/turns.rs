@@ -4,7 +4,7 @@ use contract::options::{Limits, Options};
 use contract::validate::{BodyPlan, Findings, RequestParts, Scratch};
 use contract::{Contract, Found};
 
-use crate::{Request, all_decisions, contract, contract_with, framing, said};
+use super::{Request, all_decisions, contract, contract_with, framing, said};
 
 /// A document with POST /a and this content.
 fn posting(content: &str) -> String {
@@ -162,8 +162,8 @@ fn a_head_takes_no_more_steps_than_others_can_wait_for() {
     let mut word = || (0..600).map(|_| if random.bool() { 'a' } else { 'c' }).collect::<String>();
     let query: Vec<String> = (0..40).map(|n| format!("q{n}={}{n}", word())).collect();
     let request = Request { method: "POST", ..Request::get(&format!("/a?{}", query.join("&"))) };
-    let decision = crate::decision_in_pieces(&contract, &request, usize::MAX);
+    let decision = super::decision_in_pieces(&contract, &request, usize::MAX);
     assert!(decision.starts_with("step_budget query q"), "{decision}");
     let first = Request { method: "POST", ..Request::get(&format!("/a?{}", query[0])) };
-    assert_eq!(crate::decision_in_pieces(&contract, &first, usize::MAX), "ok");
+    assert_eq!(super::decision_in_pieces(&contract, &first, usize::MAX), "ok");
 }

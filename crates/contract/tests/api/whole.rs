@@ -2,7 +2,7 @@
 
 use contract::options::{Limits, Options, Undeclared};
 
-use crate::{Request, all_decisions, contract, contract_with, decision, response_decision, shadows};
+use super::{Request, all_decisions, contract, contract_with, decision, response_decision, shadows};
 
 /// A document with POST /a, whose request and response have this content.
 fn document(version: &str, content: &str) -> String {

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::edge;
+use super::edge;
 use crate::harness::{Gate, PORTUNUS};
 
 /// The disk, which only the gate sees.

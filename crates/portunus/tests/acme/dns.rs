@@ -7,10 +7,10 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::edge::{Wanted, folder, is_served, kept, ports, wait_for_kept, yaml};
+use super::edge::{Wanted, folder, is_served, kept, ports, wait_for_kept, yaml};
+use super::knot::{Knot, SECRET};
+use super::pebble::Planned;
 use crate::harness::{Gate, PORTUNUS, Reply, Upstream, vacant, wait_until};
-use crate::knot::{Knot, SECRET};
-use crate::pebble::Planned;
 
 const WILDCARD: &str = "\"*.portunus.test\"";
 const STEM: &str = "_wildcard.portunus.test.ecdsa";

@@ -5,9 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::process::Command;
 
+use super::pebble::Planned;
+use crate::harness::secure::Secure;
 use crate::harness::{Gate, Upstream, read_response, wait_until};
-use crate::pebble::Planned;
-use crate::secure::Secure;
 use keystore::pem::{self, Label};
 use tempfile::TempDir;
 use tls::crypto::Certificate;

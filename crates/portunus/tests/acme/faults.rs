@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
-use crate::disk::SmallDisk;
-use crate::edge::{Wanted, folder, is_served, kept, ports, start, wait_for_kept, yaml};
+use super::disk::SmallDisk;
+use super::edge::{Wanted, folder, is_served, kept, ports, start, wait_for_kept, yaml};
+use super::pebble::{LONG_AGO, Planned};
 use crate::harness::{Gate, Upstream, wait_until};
-use crate::pebble::{LONG_AGO, Planned};
 
 const HOST: &str = "www.portunus.test";
 const STEM: &str = "www.portunus.test.ecdsa";
@@ -182,7 +182,7 @@ fn one_process_orders_for_a_folder_and_the_next_one_takes_over() {
     first.wait_for("certificate not issued");
     let folder = first.dir.path().join("store");
     let text = yaml(&upstream, &wanted).replace("folder: store", &format!("folder: {}", folder.display()));
-    let second = Gate::start_in(crate::edge::folder(), &text);
+    let second = Gate::start_in(super::edge::folder(), &text);
     second.wait_for("another process orders certificates into this folder");
     let (http, tls) = ports(&second);
     let _pebble = planned.start(http, tls);

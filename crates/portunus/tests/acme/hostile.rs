@@ -5,9 +5,9 @@ use std::io::Write;
 use keystore::dev_ca::{DevCa, Purpose};
 use serde_json::{Value, json};
 
-use crate::edge::{Wanted, is_served, ports, start, wait_for_kept};
+use super::edge::{Wanted, is_served, ports, start, wait_for_kept};
+use super::pebble::Planned;
 use crate::harness::{Gate, Reply, Seen, Upstream, vacant, wait_until};
-use crate::pebble::Planned;
 
 const HOST: &str = "www.portunus.test";
 

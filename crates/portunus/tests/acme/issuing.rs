@@ -4,9 +4,9 @@ use std::process::Command;
 
 use serde_json::json;
 
-use crate::edge::{Wanted, is_served, is_served_with, kept, ports, start, wait_for_kept};
+use super::edge::{Wanted, is_served, is_served_with, kept, ports, start, wait_for_kept};
+use super::pebble::Planned;
 use crate::harness::{Gate, PORTUNUS, Upstream, ask_on, wait_until};
-use crate::pebble::Planned;
 
 const HOST: &str = "www.portunus.test";
 const STEM: &str = "www.portunus.test.ecdsa";
@@ -120,7 +120,7 @@ fn an_account_is_bound_to_another_one_where_the_authority_wants_that() {
     let _pebble = planned.start(http, tls);
     gate.wait_for("externalAccountRequired");
     std::fs::write(gate.dir.path().join("hmac.txt"), format!("{key}\n")).unwrap();
-    gate.rewrite(&crate::edge::yaml(&upstream, &with));
+    gate.rewrite(&super::edge::yaml(&upstream, &with));
     gate.signal("HUP");
     wait_for_kept(&gate, STEM);
     assert!(!gate.diagnostics().iter().any(|line| line.contains(key)), "no secret in the log");

@@ -10,9 +10,9 @@ use tempfile::TempDir;
 use tls::KeyType;
 use tls::crypto::public_key::key_identifier;
 
-use crate::edge::{Wanted, folder, is_served, kept, metric, ports, wait_for_kept, yaml};
+use super::edge::{Wanted, folder, is_served, kept, metric, ports, wait_for_kept, yaml};
+use super::pebble::{LONG_AGO, Pebble, Planned};
 use crate::harness::{Gate, PORTUNUS, Running, Upstream, member, vacant, wait_until};
-use crate::pebble::{LONG_AGO, Pebble, Planned};
 
 const HOST: &str = "www.portunus.test";
 const STEM: &str = "www.portunus.test.ecdsa";

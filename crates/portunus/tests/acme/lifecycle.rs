@@ -4,10 +4,10 @@ use std::os::unix::fs::MetadataExt;
 
 use serde_json::json;
 
-use crate::edge::{Wanted, ask, get, is_served, kept, metric, ports, start, wait_for_kept};
+use super::edge::{Wanted, ask, get, is_served, kept, metric, ports, start, wait_for_kept};
+use super::pebble::{LONG_AGO, Planned};
+use crate::harness::secure::Secure;
 use crate::harness::{Upstream, wait_until};
-use crate::pebble::{LONG_AGO, Planned};
-use crate::secure::Secure;
 
 #[test]
 fn a_gate_without_a_certificate_gets_one_and_serves_it() {

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::disk::SmallDisk;
-use crate::edge::{self, Wanted, is_served_with, metric, ports};
+use super::disk::SmallDisk;
+use super::edge::{self, Wanted, is_served_with, metric, ports};
+use super::pebble::Planned;
+use crate::harness::secure::Secure;
 use crate::harness::{Gate, Reply, Upstream, connect, wait_until, wait_within};
-use crate::pebble::Planned;
-use crate::secure::Secure;
 
 fn yaml(upstream: &Upstream, on_demand: &str) -> String {
     let address = upstream.address;

@@ -4,15 +4,15 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use super::knot::Knot;
 use crate::harness::{PORTUNUS, vacant};
-use crate::knot::Knot;
 
 /// Checks a file in a mount namespace in which this is the name server.
 fn check(dir: &Path, knot: &Knot, text: &str) -> Output {
     let resolv = dir.join("resolv.conf");
     std::fs::write(&resolv, format!("nameserver {}\noptions timeout:1 attempts:1\n", knot.address.ip())).unwrap();
     std::fs::write(dir.join("portunus.yaml"), text).unwrap();
-    std::fs::write(dir.join("tsig"), crate::knot::SECRET).unwrap();
+    std::fs::write(dir.join("tsig"), super::knot::SECRET).unwrap();
     let script = "mount --bind \"$1\" /etc/resolv.conf && shift && exec \"$@\"";
     let mut command = Command::new("unshare");
     command.args(["--mount", "--", "sh", "-c", script, "sh"]).arg(resolv).arg(PORTUNUS);

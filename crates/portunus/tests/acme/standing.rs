@@ -7,10 +7,10 @@ use std::process::{Command, Stdio};
 
 use serde_json::json;
 
-use crate::edge::{Wanted, folder, is_served, ports, wait_for_kept, yaml};
+use super::edge::{Wanted, folder, is_served, ports, wait_for_kept, yaml};
+use super::knot::{Knot, SECRET};
+use super::pebble::Planned;
 use crate::harness::{Gate, PORTUNUS, Upstream, vacant, wait_until};
-use crate::knot::{Knot, SECRET};
-use crate::pebble::Planned;
 
 const RECORD: &str = "_validation-persist.portunus.test";
 

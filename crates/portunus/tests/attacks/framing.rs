@@ -2,8 +2,8 @@
 
 use std::io::{Read, Write};
 
+use crate::harness::trial::{Parts, Trial, gate, server};
 use crate::harness::{Reply, Upstream, connect, exchange, read_response, read_to_end, statuses};
-use crate::trial::{Parts, Trial, gate, server};
 
 /// A POST with these fields and, as its body, one chunk.
 fn post(fields: &str) -> String {

@@ -1,7 +1,7 @@
 //! What a head may look like: bytes, Host, sizes, methods (rows 6, 7, 11, 25).
 
+use crate::harness::trial::{Parts, Trial};
 use crate::harness::{Seen, Upstream, exchange, statuses};
-use crate::trial::{Parts, Trial};
 
 #[test]
 fn odd_bytes_in_heads_close() {

@@ -1,12 +1,12 @@
 //! HTTP/2 heads and bodies that would become something else as HTTP/1 (rows 9, 11).
 
-use crate::frames::{
+use super::paths::RAW;
+use crate::harness::frames::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, Frames, HEADERS, Outcome, PROTOCOL_ERROR, block,
     frame, get, kept_block,
 };
+use crate::harness::trial::{Parts, secure_gate};
 use crate::harness::{Gate, Upstream, wait_until};
-use crate::paths::RAW;
-use crate::trial::{Parts, secure_gate};
 
 type Field = (&'static str, &'static [u8]);
 

@@ -3,12 +3,12 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use crate::frames::{
+use crate::harness::frames::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, Frames, HEADERS, Outcome, PADDED, PROTOCOL_ERROR, SETTINGS, block,
     frame, get,
 };
+use crate::harness::trial::{Parts, gate, secure_gate, server};
 use crate::harness::{Gate, Upstream, exchange, statuses, wait_until};
-use crate::trial::{Parts, gate, secure_gate, server};
 
 type Field = (&'static str, &'static [u8]);
 

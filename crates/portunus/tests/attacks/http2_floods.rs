@@ -2,12 +2,12 @@
 
 use std::io::Write;
 
-use crate::frames::{
+use crate::harness::frames::{
     DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, Frames, GOAWAY, HEADERS, Outcome, PING, PRIORITY, RST_STREAM,
     SETTINGS, WINDOW_UPDATE, block, frame, get,
 };
+use crate::harness::trial::{Parts, secure_gate};
 use crate::harness::{Gate, Reply, Upstream, wait_until};
-use crate::trial::{Parts, secure_gate};
 
 /// Longer than any flood may go on.
 const MANY: usize = 3000;
@@ -218,9 +218,9 @@ fn what_is_no_http2_ends_with_a_line_in_the_log() {
     let upstream = hanging();
     let gate = secure_gate(upstream.address, STRICT);
     // As browsers do with connections that they do not need: that is nothing wrong.
-    drop(crate::secure::Secure::connect(gate.address("web"), gate.dir.path(), "a.test", "h2"));
+    drop(crate::harness::secure::Secure::connect(gate.address("web"), gate.dir.path(), "a.test", "h2"));
     gate.log(1);
-    let mut client = crate::secure::Secure::connect(gate.address("web"), gate.dir.path(), "a.test", "h2");
+    let mut client = crate::harness::secure::Secure::connect(gate.address("web"), gate.dir.path(), "a.test", "h2");
     client.write_all(b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").unwrap();
     crate::harness::read_to_end(&mut client);
     let mut client = Frames::open(gate.address("web"), gate.dir.path());

@@ -1,6 +1,6 @@
 //! Who the client is: fields that a client must not be able to forge, hide or remove (row 10).
 
-use crate::trial::{Parts, Trial};
+use crate::harness::trial::{Parts, Trial};
 
 /// Every name by which a client might speak of itself.
 const FORGED: &str = "Forwarded: for=1.1.1.1\r\nX-Forwarded-For: 1.1.1.1\r\nx-forwarded-for: 2.2.2.2\r\nX-Forwarded-Proto: https\r\n\

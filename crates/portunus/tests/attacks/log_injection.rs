@@ -1,7 +1,7 @@
 //! What a client sends into the access log (row 31).
 
+use crate::harness::trial::{Parts, Trial};
 use crate::harness::{exchange, statuses};
-use crate::trial::{Parts, Trial};
 
 /// The log as it is on disk, once it has this many lines.
 fn raw_lines(trial: &Trial, count: usize) -> Vec<String> {

@@ -5,9 +5,9 @@
 use std::io::Write;
 use std::net::TcpStream;
 
-use crate::frames::{CONTINUATION, Frames, HEADERS, SETTINGS, WINDOW_UPDATE, block, frame, get};
+use crate::harness::frames::{CONTINUATION, Frames, HEADERS, SETTINGS, WINDOW_UPDATE, block, frame, get};
+use crate::harness::trial::{Parts, gate, secure_gate};
 use crate::harness::{Gate, Reply, Upstream, connect, wait_until};
-use crate::trial::{Parts, gate, secure_gate};
 
 const CONNECTIONS: usize = 200;
 

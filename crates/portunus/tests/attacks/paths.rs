@@ -1,7 +1,7 @@
 //! Paths that mean one thing to the gate and another to the upstream, and requests that try to choose the upstream (rows 24, 30).
 
+use crate::harness::trial::{Parts, Trial};
 use crate::harness::{Upstream, exchange, statuses};
-use crate::trial::{Parts, Trial};
 
 const ROUTES: &str = "  - { name: private, path: \"/private/{*rest}\", respond: { status: 403 } }\n";
 

@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
+use crate::harness::trial::{Parts, gate};
 use crate::harness::{Reply, Upstream, connect, exchange, read_response, read_to_end, statuses};
-use crate::trial::{Parts, gate};
 
 const GET: &[u8] = b"GET /r HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
 

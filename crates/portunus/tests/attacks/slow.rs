@@ -6,11 +6,11 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use crate::frames::{Frames, HEADERS, SETTINGS, WINDOW_UPDATE, frame, get};
+use crate::harness::frames::{Frames, HEADERS, SETTINGS, WINDOW_UPDATE, frame, get};
+use crate::harness::trial::{Parts, gate, secure_gate};
 use crate::harness::{
     Gate, Reply, Upstream, certificates, connect, exchange, read_response, read_to_end, statuses, wait_until,
 };
-use crate::trial::{Parts, gate, secure_gate};
 
 const SHORT: &str = "limits: { request_header_timeout: 300ms, keep_alive_timeout: 300ms, client_idle_timeout: 300ms, handshake_timeout: 300ms, min_body_rate: 1MB }";
 
@@ -171,7 +171,7 @@ fn a_silent_http2_connection_ends() {
     assert_eq!(client.farewell(), Some(0));
     // Half a header block is no more of a request.
     let mut client = Frames::open(gate.address("web"), gate.dir.path());
-    client.send(&frame(HEADERS, 0, 1, &crate::frames::block(&get("/half"))));
+    client.send(&frame(HEADERS, 0, 1, &crate::harness::frames::block(&get("/half"))));
     assert!(client.farewell().is_some());
     assert_eq!(upstream.raw(), b"");
 }
@@ -189,7 +189,7 @@ fn a_window_that_never_opens_ends_its_stream() {
         // Credit for another stream than the one that waits.
         client.send(&frame(WINDOW_UPDATE, 0, 0, &1000_u32.to_be_bytes()));
         let outcome = client.outcome(1);
-        assert!(!matches!(outcome, crate::frames::Outcome::Response(..)), "{outcome:?}");
+        assert!(!matches!(outcome, crate::harness::frames::Outcome::Response(..)), "{outcome:?}");
     }
     let log = gate.log(2);
     assert!(log.iter().all(|line| line["reason"] == "client_write_timeout" && line["fault"] == "client"), "{log:?}");
@@ -249,7 +249,7 @@ fn a_client_that_accepts_nothing_has_its_idle_timeout_and_no_more() {
     let mut client = Frames::open(secure.address("web"), secure.dir.path());
     client.send(&frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]));
     client.headers(1, &get("/none"), true);
-    assert!(matches!(client.outcome(1), crate::frames::Outcome::Reset(_)));
+    assert!(matches!(client.outcome(1), crate::harness::frames::Outcome::Reset(_)));
     expect_slow(&secure, "/none");
 }
 
@@ -278,7 +278,7 @@ fn responses_of_our_own_wait_no_longer_than_others() {
     let mut reset = Vec::new();
     while reset.len() < 2 {
         let frame = client.next().expect("the connection stays");
-        if frame.kind == crate::frames::RST_STREAM {
+        if frame.kind == crate::harness::frames::RST_STREAM {
             reset.push(frame.stream);
         }
     }
@@ -299,12 +299,12 @@ fn windows_of_one_byte_do_not_hold_a_stream() {
     let mut opened = 0;
     while let Some(frame) = client.next() {
         match frame.kind {
-            crate::frames::DATA => {
+            crate::harness::frames::DATA => {
                 opened += 1;
                 std::thread::sleep(Duration::from_millis(10));
-                client.send(&crate::frames::frame(WINDOW_UPDATE, 0, 1, &1_u32.to_be_bytes()));
+                client.send(&crate::harness::frames::frame(WINDOW_UPDATE, 0, 1, &1_u32.to_be_bytes()));
             }
-            crate::frames::RST_STREAM => break,
+            crate::harness::frames::RST_STREAM => break,
             _ => {}
         }
     }

@@ -3,8 +3,8 @@
 use std::io::{Read, Write};
 use std::sync::{Arc, Mutex};
 
+use crate::harness::trial::{Parts, SMUGGLED, Trial, gate};
 use crate::harness::{Gate, Reply, Upstream, connect, exchange, read_to_end, statuses};
-use crate::trial::{Parts, SMUGGLED, Trial, gate};
 
 const WEBSOCKET: &str =
     "GET /ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n";

@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
+use super::site::{ORDER, Site};
 use crate::harness::{Reply, Seen, connect, read_response, wait_until};
-use crate::site::{ORDER, Site};
 
 const JSON: &str = "application/json";
 
@@ -266,9 +266,9 @@ fn a_cut_body_never_reaches_the_upstream() {
 #[test]
 fn http_2_is_validated_alike() {
     let folder = crate::harness::certificates(&[("api.test", false)]);
-    crate::site::write(folder.path(), "openapi.yaml", crate::site::SHOP);
-    let upstream = crate::harness::Upstream::start(crate::site::shop_response);
-    let text = crate::site::yaml(&upstream, "", "keystores: { main: { folder: certs, default: api.test } }")
+    super::site::write(folder.path(), "openapi.yaml", super::site::SHOP);
+    let upstream = crate::harness::Upstream::start(super::site::shop_response);
+    let text = super::site::yaml(&upstream, "", "keystores: { main: { folder: certs, default: api.test } }")
         .replace("contract: api }", "contract: api, tls: { keystore: main } }");
     let gate = crate::harness::Gate::start_in(folder, &text);
     let curl = |path: &str, arguments: &[&str]| {

@@ -2,10 +2,10 @@
 
 use std::io::Write;
 
-use crate::bodies::gzip;
-use crate::frames::{Frames, Outcome};
+use super::bodies::gzip;
+use super::site::{ORDER, SHOP, Site, write, yaml};
+use crate::harness::frames::{Frames, Outcome};
 use crate::harness::{Gate, Reply, Upstream, certificates, connect, read_to_end};
-use crate::site::{ORDER, SHOP, Site, write, yaml};
 
 const PRODUCT: &str = r#"{"name":"a","price":{"amount":1,"currency":"EUR"}}"#;
 
@@ -118,7 +118,7 @@ impl Both {
         client.write_all(b"GET /v1/products/7 HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n").unwrap();
         let first = whole(&read_to_end(&mut client));
         let mut frames = Frames::open(self.gate.address("tls"), self.gate.dir.path());
-        frames.headers(1, &crate::frames::get("/v1/products/7"), true);
+        frames.headers(1, &crate::harness::frames::get("/v1/products/7"), true);
         let second = match frames.outcome(1) {
             Outcome::Response(status, body) => Some((status, body)),
             _ => None,

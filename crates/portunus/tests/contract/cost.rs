@@ -3,8 +3,8 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
+use super::site::{Site, folder, yaml};
 use crate::harness::{Gate, Reply, Seen, Upstream, connect, read_response, wait_until};
-use crate::site::{Site, folder, yaml};
 
 const DOCUMENT: &str = "openapi: 3.1.0
 info: { title: t, version: '1' }

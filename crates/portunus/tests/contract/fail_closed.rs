@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::process::Command;
 
+use super::site::{ORDER, SHOP, Site, folder, shop_response, write, yaml};
 use crate::harness::{Gate, Reply, Seen, Upstream, connect, read_response, wait_until};
-use crate::site::{ORDER, SHOP, Site, folder, shop_response, write, yaml};
 
 const JSON: &str = "application/json";
 

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
+use super::site::{SHOP, Site, folder, shop_response, write, yaml};
+use super::tokens::Provider;
 use crate::harness::{Gate, Reply, Upstream, certificates, path, wait_until};
-use crate::site::{SHOP, Site, folder, shop_response, write, yaml};
-use crate::tokens::Provider;
 
 /// A provider that serves what stands in the cell; nothing: 503.
 fn provider(serving: &Arc<Mutex<String>>) -> Upstream {

@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
+use super::site::{Site, folder};
 use crate::harness::{Gate, Reply, Seen, Upstream};
-use crate::site::{Site, folder};
 
 fn ok(_: &Seen) -> Reply {
     Reply::Keep(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec())

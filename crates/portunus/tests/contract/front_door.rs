@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
+use super::site::{ORDER, SHOP, folder, shop_response};
 use crate::harness::{Reply, Running, Upstream, exchange, member, statuses, wait_until};
-use crate::site::{ORDER, SHOP, folder, shop_response};
 
 /// The program in the original's place.
 struct Front {

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
+use super::site::{Response, Site, folder};
 use crate::harness::{Gate, Reply, Seen, Upstream, exchange, statuses};
-use crate::site::{Response, Site, folder};
 
 pub const SCHEMA: &str = r"
 type Query {
@@ -227,7 +227,7 @@ fn errors_have_the_shape_and_status_that_clients_read() {
 #[test]
 fn an_encoded_body_is_validated_decoded() {
     let site = site("", "");
-    let encoded = |query: &str| crate::bodies::gzip(json!({ "query": query }).to_string().as_bytes());
+    let encoded = |query: &str| super::bodies::gzip(json!({ "query": query }).to_string().as_bytes());
     let fields = "Content-Type: application/json\r\nContent-Encoding: gzip\r\n";
     assert_eq!(site.post_with("POST /graphql", fields, encoded("{ version }")).status, 200);
     assert_eq!(code(&site.post_with("POST /graphql", fields, encoded("{ nothing }"))), "graphql_invalid");

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use crate::frames::{DATA, END_STREAM, Frames, HEADERS, Outcome, frame as h2_frame};
-use crate::graphql::SCHEMA;
+use super::graphql::SCHEMA;
+use super::site::folder;
+use crate::harness::frames::{DATA, END_STREAM, Frames, HEADERS, Outcome, frame as h2_frame};
+use crate::harness::websocket;
 use crate::harness::{Gate, Reply, Upstream, connect, read_to_end, wait_until};
-use crate::site::folder;
-use crate::websocket;
 
 /// What the server got behind its 101.
 type Got = Arc<Mutex<Vec<u8>>>;

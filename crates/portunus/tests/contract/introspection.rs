@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Condvar, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::site::{Response, Site, checked, folder, write, yaml};
 use crate::harness::{Gate, Reply, Seen, Upstream, certificates, path, wait_until};
-use crate::site::{Response, Site, checked, folder, write, yaml};
 
 const BANK: &str = r#"
 openapi: 3.0.3

@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
+use super::site::{SHOP, Site, shop_response, write};
 use crate::harness::{Gate, Upstream, connect, read_response, wait_until};
-use crate::site::{SHOP, Site, shop_response, write};
 
 const DENY: &str = ", deny_tokens: { file: denied.txt, header: Authorization, cookie: session }";
 const ALLOW: &str = ", allow_addresses: { file: allowed.txt }";
@@ -120,8 +120,8 @@ fn only_listed_addresses_speak() {
 #[test]
 fn behind_a_trusted_proxy_the_first_stranger_from_the_right_counts() {
     let upstream = Upstream::start(shop_response);
-    let text = crate::site::yaml(&upstream, ALLOW, "trusted_proxies: [\"127.0.0.1\", \"10.0.0.0/8\"]");
-    let folder = crate::site::folder(SHOP, &[("allowed.txt", "203.0.113.0/24\n")]);
+    let text = super::site::yaml(&upstream, ALLOW, "trusted_proxies: [\"127.0.0.1\", \"10.0.0.0/8\"]");
+    let folder = super::site::folder(SHOP, &[("allowed.txt", "203.0.113.0/24\n")]);
     let site = Site { gate: Gate::start_in(folder, &text), upstream };
     for (chain, status) in [
         ("203.0.113.9", 200),
@@ -156,9 +156,9 @@ fn a_list_that_cannot_be_read_stops_the_start() {
         (ALLOW, &[][..], "allowed.txt"),
         (DENY, &[][..], "denied.txt"),
     ] {
-        let folder = crate::site::folder(SHOP, files);
+        let folder = super::site::folder(SHOP, files);
         let upstream = Upstream::ok();
-        std::fs::write(folder.path().join("portunus.yaml"), crate::site::yaml(&upstream, contract, "")).unwrap();
+        std::fs::write(folder.path().join("portunus.yaml"), super::site::yaml(&upstream, contract, "")).unwrap();
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_portunus"))
             .args(["check", "portunus.yaml"])
             .current_dir(folder.path())
@@ -185,7 +185,7 @@ routes:
 ",
         upstream.address
     );
-    let site = Site { gate: Gate::start_in(crate::site::folder(SHOP, &[("denied.txt", "bad\n")]), &text), upstream };
+    let site = Site { gate: Gate::start_in(super::site::folder(SHOP, &[("denied.txt", "bad\n")]), &text), upstream };
     for (path, good, bad) in [("/fixed", 200, 403), ("/moved", 308, 403), ("/free", 200, 200)] {
         assert_eq!(site.get(&format!("GET {path}"), "Authorization: Bearer bad\r\n").status, bad, "{path}");
         assert_eq!(site.get(&format!("GET {path}"), "Authorization: Bearer good\r\n").status, good, "{path}");

@@ -2,9 +2,9 @@
 
 use std::io::Write as _;
 
-use crate::bodies::gzip;
+use super::bodies::gzip;
+use super::site::Site;
 use crate::harness::{Reply, Seen, connect, read_response};
-use crate::site::Site;
 
 const DOCUMENT: &str = "openapi: 3.0.3
 info: { title: t, version: '1' }

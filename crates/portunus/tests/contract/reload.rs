@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::site::{SHOP, Site, shop_response, write};
 use crate::harness::{connect, read_response, wait_until};
-use crate::site::{SHOP, Site, shop_response, write};
 
 #[test]
 fn a_document_is_read_again_when_it_changes_and_a_broken_one_changes_nothing() {

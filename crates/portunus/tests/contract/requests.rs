@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
+use super::site::{ORDER, SHOP, Site, shop_response};
 use crate::harness::{Reply, connect, exchange, read_response, statuses};
-use crate::site::{ORDER, SHOP, Site, shop_response};
 
 #[test]
 fn what_the_document_declares_passes_and_nothing_else() {
@@ -245,7 +245,7 @@ routes:
         upstream.address
     );
     let other = "openapi: 3.0.3\ninfo: { title: o, version: '1' }\npaths:\n  /other:\n    get: { responses: { default: { description: any } } }\n";
-    let folder = crate::site::folder(SHOP, &[("other.yaml", other)]);
+    let folder = super::site::folder(SHOP, &[("other.yaml", other)]);
     let gate = crate::harness::Gate::start_in(folder, &text);
     let ask = |host: &str, path: &str| {
         let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");

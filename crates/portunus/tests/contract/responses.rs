@@ -2,10 +2,10 @@
 
 use std::sync::Mutex;
 
-use crate::frames::{Frames, Outcome};
+use super::site::{SHOP, Site};
 use crate::harness::Reply;
-use crate::site::{SHOP, Site};
-use crate::websocket;
+use crate::harness::frames::{Frames, Outcome};
+use crate::harness::websocket;
 
 const GOOD: &str = r#"{"name":"a","price":{"amount":1,"currency":"EUR"}}"#;
 

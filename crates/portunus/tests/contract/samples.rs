@@ -1,7 +1,7 @@
 //! The samples that users start from are what they say: the example and the quick start in containers.
 
+use super::site::{ORDER, Site, folder, shop_response, write};
 use crate::harness::{Gate, Upstream};
-use crate::site::{ORDER, Site, folder, shop_response, write};
 
 /// A configuration of ours for a gate in this process's place: its own ports, our upstream, its files where it looks for them.
 fn ported(text: &str, upstream: &Upstream) -> String {
@@ -25,7 +25,7 @@ fn the_example_protects_the_shop() {
     let text = ported(include_str!("../../../../examples/contract-shop.yaml"), &upstream);
     let files = folder("", &[]);
     std::fs::create_dir(files.path().join("shop")).unwrap();
-    write(&files.path().join("shop"), "openapi.yaml", crate::site::SHOP);
+    write(&files.path().join("shop"), "openapi.yaml", super::site::SHOP);
     let site = Site { gate: Gate::start_in(files, &text), upstream };
     assert_eq!(site.get("GET /v1/products?page=2", "").status, 200);
     assert_eq!(site.post("POST /v1/orders", "application/json", ORDER).status, 201);

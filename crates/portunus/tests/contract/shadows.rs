@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
+use super::site::{SHOP, Site};
 use crate::harness::{Reply, wait_until};
-use crate::site::{SHOP, Site};
 
 fn shadows(site: &Site) -> Vec<Value> {
     let text = site.gate.operate("GET /shadow", "");

@@ -1,7 +1,7 @@
 //! Settings that say how strictly a document is meant, from the file to what the upstream sees: the default, and the switch.
 
+use super::site::Site;
 use crate::harness::{Reply, Seen};
-use crate::site::Site;
 
 const DOCUMENT: &str = "openapi: 3.0.3
 info: { title: t, version: '1' }

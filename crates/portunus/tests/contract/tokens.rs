@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::site::{Response, Site, checked, write};
+use crate::harness::signing::{base64url, signed, unsigned};
 use crate::harness::{Reply, Upstream, certificates, path, wait_until};
-use crate::signing::{base64url, signed, unsigned};
-use crate::site::{Response, Site, checked, write};
 
 /// One operation that demands a scope, one that takes a token or a key, one that takes nobody's word.
 const BANK: &str = r##"
@@ -321,8 +321,8 @@ fn what_cannot_be_checked_stops_the_start() {
         (", tokens: id | jwt: { algorithms: RS256, secret: { file: secret } }", &[("secret", SECRET)][..], "RS256"),
         (", tokens: id | jwt: { algorithms: none, public_key: k.pem }", &[][..], "algorithms"),
     ] {
-        let folder = crate::site::folder(BANK, files);
-        std::fs::write(folder.path().join("portunus.yaml"), crate::site::yaml(&Upstream::ok(), contract, "")).unwrap();
+        let folder = super::site::folder(BANK, files);
+        std::fs::write(folder.path().join("portunus.yaml"), super::site::yaml(&Upstream::ok(), contract, "")).unwrap();
         let output = Command::new(env!("CARGO_BIN_EXE_portunus"))
             .args(["check", "portunus.yaml"])
             .current_dir(folder.path())

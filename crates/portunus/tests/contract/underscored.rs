@@ -3,9 +3,9 @@
 use std::io::Write as _;
 use std::process::Command;
 
-use crate::frames::{Frames, Outcome};
+use super::site::{Site, folder};
+use crate::harness::frames::{Frames, Outcome};
 use crate::harness::{Gate, Reply, Seen, Upstream, connect, exchange, read_response, statuses};
-use crate::site::{Site, folder};
 
 const DOCUMENT: &str = "openapi: 3.0.3
 info: { title: t, version: '1' }

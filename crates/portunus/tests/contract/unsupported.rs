@@ -1,7 +1,7 @@
 //! Operations that cannot be validated as their document says: never served unchecked where the contract blocks, and no reason to reject the others.
 
+use super::site::{Site, checked};
 use crate::harness::{Reply, Seen};
-use crate::site::{Site, checked};
 
 fn ok(_: &Seen) -> Reply {
     Reply::Keep(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}".to_vec())

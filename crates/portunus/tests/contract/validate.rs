@@ -6,9 +6,9 @@ use std::io::Write as _;
 use wire::envoy::{Denial, write_denied, write_immediate};
 use wire::protobuf::{Value, put_bytes, put_message, put_varint};
 
-use crate::frames::{DATA, END_STREAM, Frames, Outcome, frame};
+use super::site::{ORDER, SHOP, folder};
+use crate::harness::frames::{DATA, END_STREAM, Frames, Outcome, frame};
 use crate::harness::{Gate, connect, exchange, read_response};
-use crate::site::{ORDER, SHOP, folder};
 
 const CHECK: &str = "/envoy.service.auth.v3.Authorization/Check";
 const PROCESS: &str = "/envoy.service.ext_proc.v3.ExternalProcessor/Process";

@@ -11,7 +11,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::markdown::{Block, Page, pages, root};
+use super::markdown::{Block, Page, pages, root};
 
 /// Languages whose blocks are shown and not run; YAML is checked as a configuration.
 const SHOWN: &[&str] = &["yaml", "json", "text", "nginx", "haproxy", "nft", "rust", "toml"];

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use crate::markdown::{Block, Page, pages};
+use super::markdown::{Block, Page, pages};
 
 /// What a fragment may refer to without saying it: by top-level key, the rest of a file.
 const FRAME: &[(&str, &str)] = &[

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::markdown::{names, root};
+use super::markdown::{names, root};
 
 #[test]
 fn every_crate_has_a_readme_that_says_the_same_three_things() {

@@ -6,7 +6,7 @@ use std::fs;
 use clap::{Command, CommandFactory as _};
 use tls::{Policy, ProtocolVersion};
 
-use crate::markdown::root;
+use super::markdown::root;
 
 /// Compares with a committed file, or writes it anew.
 fn check(path: &str, actual: &str) {

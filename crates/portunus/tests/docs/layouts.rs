@@ -1,8 +1,8 @@
 //! The layouts of certificates that docs/certificates.md names are served as they are: a chain of three, laid out as each tool does it, and clients
 //! that know the root alone.
 
-use crate::commands::Place;
-use crate::markdown::{Page, pages};
+use super::commands::Place;
+use super::markdown::{Page, pages};
 
 /// Makes a root, an issuer, and `www.example.com` under it: root.pem, issuer.pem, leaf.pem, leaf.key.
 const CHAIN: &str = r#"

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::markdown::root;
+use super::markdown::root;
 
 #[test]
 fn the_lexicon_is_in_order_and_has_each_word_once() {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-use crate::markdown::{Page, names, pages, root};
+use super::markdown::{Page, names, pages, root};
 
 /// The path without `.` and `..`.
 fn plain(path: &Path) -> PathBuf {

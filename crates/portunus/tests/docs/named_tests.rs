@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use crate::markdown::{Page, root};
+use super::markdown::{Page, root};
 
 /// The pages that name tests, and whether the last cell of their rows holds nothing but such names.
 const PAGES: [(&str, bool); 3] =

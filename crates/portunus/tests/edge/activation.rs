@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::process::{Command, Stdio};
 
+use super::{get, yaml};
 use crate::harness::{Gate, PATIENCE, PORTUNUS, Running, Upstream, member, wait_until};
-use crate::{get, yaml};
 
 /// A command that runs the program with these sockets from descriptor 3 on, as a service manager passes them: there are two at the most.
 fn activated(sockets: Vec<OwnedFd>, names: &str, arguments: &[&str]) -> Command {

@@ -7,8 +7,8 @@ use std::process::{Command, Output};
 use keystore::dev_ca::{DevCa, Purpose};
 use tls::KeyType;
 
+use super::yaml;
 use crate::harness::{Gate, PORTUNUS, Upstream, connect, read_to_end, wait_until};
-use crate::yaml;
 
 /// The address of the admin listener, which its certificate names.
 const ADDRESS: &str = "127.0.0.2";

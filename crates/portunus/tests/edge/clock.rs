@@ -5,9 +5,9 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 
-use crate::client::TlsClient;
+use super::client::TlsClient;
+use super::{get, keystore, metric, tls_listener, yaml};
 use crate::harness::{Gate, PORTUNUS, Upstream, certificates, connect, faketime, read_response, wait_until};
-use crate::{get, keystore, metric, tls_listener, yaml};
 
 /// The program with a wall clock that is off by what stands in the file `clock` of its folder.
 fn with_clock(dir: &Path) -> Command {
@@ -31,7 +31,7 @@ fn a_wall_clock_that_jumps_ends_nothing() {
     let listener = tls_listener("tls", "127.0.0.3", "");
     let dir = certificates(&[("a.example", false)]);
     let clock = dir.path().join("clock");
-    let set = |offset: &str| crate::material::replace(&clock, offset);
+    let set = |offset: &str| super::material::replace(&clock, offset);
     set("+0");
     let command = with_clock(dir.path());
     let gate = Gate::start_by(dir, &yaml(&upstream, &listener, &keystore("a.example")), command);

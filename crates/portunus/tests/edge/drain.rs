@@ -5,9 +5,9 @@ use std::net::TcpStream;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use crate::client::TlsClient;
+use super::client::TlsClient;
+use super::{get, keystore, metric, tls_listener, yaml};
 use crate::harness::{Gate, Reply, Upstream, certificates, connect, read_response, read_to_end, wait_until};
-use crate::{get, keystore, metric, tls_listener, yaml};
 
 /// An upstream that responds when it is told to.
 fn slow_upstream() -> (Upstream, Sender<()>) {

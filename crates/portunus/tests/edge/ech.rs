@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use super::{keystore, metric, tls_listener, yaml};
 use crate::harness::{Gate, PORTUNUS, Upstream, certificates, wait_until};
-use crate::{keystore, metric, tls_listener, yaml};
 
 const COVER: &str = "cover.example";
 const SECRET: &str = "secret.example";

@@ -5,8 +5,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 
+use super::{ask, get, metric, yaml};
 use crate::harness::{Gate, Reply, Upstream, connect, exchange, read_response, read_to_end, statuses, wait_until};
-use crate::{ask, get, metric, yaml};
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";

@@ -9,7 +9,7 @@ use tls::{Connector, ProtocolVersion, ServerName, Session};
 use wire::client_hello::ClientHello;
 use wire::ja4::{Ja4, Over};
 
-use crate::client::{TlsClient, openssl_get};
+use super::client::{TlsClient, openssl_get};
 use crate::harness::{Gate, Upstream, certificates, connect, exchange, read_response, statuses};
 
 /// The fingerprint of the tests' own client, from what it sends.

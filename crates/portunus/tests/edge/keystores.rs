@@ -2,10 +2,10 @@
 
 use std::fs;
 
-use crate::client::{TlsClient, openssl_get};
+use super::client::{TlsClient, openssl_get};
+use super::material::{replace, server_pair};
+use super::{keystore, metric, tls_listener, yaml};
 use crate::harness::{Gate, Upstream, certificates, read_response, wait_until};
-use crate::material::{replace, server_pair};
-use crate::{keystore, metric, tls_listener, yaml};
 
 fn gate(upstream: &Upstream) -> Gate {
     let names = certificates(&[("a.example", false), ("b.example", false)]);

@@ -2,8 +2,8 @@
 
 use std::io::{Read, Write};
 
+use super::{ask, get, metric, yaml};
 use crate::harness::{Gate, Reply, Upstream, connect, exchange, read_response, statuses, wait_until};
-use crate::{ask, get, metric, yaml};
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
 

@@ -12,9 +12,9 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use keystore::dev_ca::{DevCa, Purpose};
 
-use crate::client::openssl;
+use super::client::openssl;
+use super::{get, yaml};
 use crate::harness::{Gate, PORTUNUS, Reply, Upstream, connect, exchange, read_response, statuses, wait_until};
-use crate::{get, yaml};
 
 /// What the server says to a question for addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::client::TlsClient;
+use super::client::TlsClient;
+use super::{get, keystore, metric, tls_listener, yaml};
 use crate::harness::{Gate, Upstream, certificates, connect, read_response, vacant, wait_until};
-use crate::{get, keystore, metric, tls_listener, yaml};
 
 fn post_reload(gate: &Gate) -> String {
     gate.operate("POST /reload", "Content-Length: 0\r\n")

@@ -4,8 +4,8 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
+use super::{ask, get, keystore, launcher_of, tls_listener, yaml};
 use crate::harness::{Gate, PORTUNUS, Upstream, certificates, wait_until};
-use crate::{ask, get, keystore, launcher_of, tls_listener, yaml};
 
 /// A line of `/proc/PID/status` of each thread, without its name.
 fn of_each_thread(pid: u32, name: &str) -> Vec<String> {

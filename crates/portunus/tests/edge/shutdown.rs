@@ -7,9 +7,9 @@ use std::process::Command;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use crate::client::TlsClient;
+use super::client::TlsClient;
+use super::{ask, get, keystore, tls_listener, yaml};
 use crate::harness::{Gate, Reply, Upstream, certificates, connect, read_response, read_to_end, vacant, wait_until};
-use crate::{ask, get, keystore, tls_listener, yaml};
 
 /// An upstream that responds `/slow` when it is told to, and all else at once.
 fn upstream() -> (Upstream, Sender<()>) {

@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 
+use super::{get, yaml};
 use crate::harness::{Gate, Upstream, read_response, wait_until};
-use crate::{get, yaml};
 
 #[test]
 fn a_unix_socket_is_listened_on_and_goes_with_the_gate() {

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use crate::client::{openssl, openssl_get};
+use super::client::{openssl, openssl_get};
+use super::material::ClientCa;
+use super::{keystore, tls_listener, yaml};
 use crate::harness::{Gate, Upstream, certificates, path, wait_until};
-use crate::material::ClientCa;
-use crate::{keystore, tls_listener, yaml};
 
 /// Clients by what they show, and the names they meet.
 fn client_certificate_gate(upstream: &Upstream) -> Gate {
@@ -135,7 +135,7 @@ fn a_client_cannot_forge_what_its_certificate_says() {
     for name in ["default.example", "optional.example"] {
         assert_eq!(send(name, "", "").head.lines().find(identity), None, "{name}");
     }
-    crate::ask(gate.address("web"), "GET /", &format!("Host: x\r\n{forged}"));
+    super::ask(gate.address("web"), "GET /", &format!("Host: x\r\n{forged}"));
     assert_eq!(upstream.seen().pop().unwrap().head.lines().find(identity), None, "over plain HTTP");
 
     let file = path(&gate.dir, "good.pem");

@@ -1,8 +1,8 @@
 //! Which certificate a client gets: by the name it asks for, and by what it can verify.
 
-use crate::client::{openssl, openssl_get, request};
+use super::client::{openssl, openssl_get, request};
+use super::{keystore, tls_listener, yaml};
 use crate::harness::{Gate, Upstream, certificates};
-use crate::{keystore, tls_listener, yaml};
 
 /// Listeners `tls`, and `strict` with strict_sni, over these certificates. The first name is the default.
 fn gate(upstream: &Upstream, names: &[(&str, bool)]) -> Gate {

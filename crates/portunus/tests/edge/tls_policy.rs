@@ -3,9 +3,9 @@
 use std::io::Write;
 use std::process::Command;
 
-use crate::client::{TlsClient, openssl, openssl_command, openssl_get, request};
+use super::client::{TlsClient, openssl, openssl_command, openssl_get, request};
+use super::{ask, keystore, tls_listener, yaml};
 use crate::harness::{Gate, Upstream, ask_on, certificates, read_response};
-use crate::{ask, keystore, tls_listener, yaml};
 
 const PROTOCOL_VERSION: u8 = 70;
 const INAPPROPRIATE_FALLBACK: u8 = 86;

@@ -2,10 +2,10 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use crate::client::{Reported, openssl, openssl_get};
+use super::client::{Reported, openssl, openssl_get};
+use super::material::ClientCa;
+use super::{keystore, tls_listener, yaml};
 use crate::harness::{Gate, Upstream, certificates, path, wait_until};
-use crate::material::ClientCa;
-use crate::{keystore, tls_listener, yaml};
 
 const NAMES: &[(&str, bool)] = &[("a.example", false), ("b.example", false), ("c.example", false)];
 
@@ -147,7 +147,7 @@ fn a_ticket_made_with_a_certificate_does_not_help_where_one_is_required() {
     for version in ["-tls1_2", "-tls1_3"] {
         let rejected = |from: &str, name: &str| {
             let arguments = format!("-servername {name} {version} -sess_in {}", path(&gate.dir, from));
-            let reported = openssl(gate.address("tls"), &arguments, &crate::client::request(name));
+            let reported = openssl(gate.address("tls"), &arguments, &super::client::request(name));
             assert_eq!(reported.status(), None, "{version} {from} at {name}: {}", reported.0);
             assert!(matches!(reported.alert(), Some(40 | 116)), "{version} {from} at {name}: {}", reported.0);
         };

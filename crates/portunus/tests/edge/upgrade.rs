@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use crate::client::openssl_get;
+use super::client::openssl_get;
+use super::{ask, get, keystore, launcher_of, tls_listener, yaml};
 use crate::harness::{
     Gate, PATIENCE, PORTUNUS, Reply, Upstream, certificates, connect, path, read_response, read_to_end, vacant,
     wait_until,
 };
-use crate::{ask, get, keystore, launcher_of, tls_listener, yaml};
 
 /// A gate whose program can be replaced, with its control socket.
 struct Upgradable {

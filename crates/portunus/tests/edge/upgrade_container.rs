@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use crate::get;
+use super::get;
 use crate::harness::{Gate, PORTUNUS, vacant, wait_until};
 
 /// The words that make a container; none, and why it is skipped, where there can be none.

@@ -3,10 +3,10 @@
 
 use serde_json::Value;
 
-use crate::explained;
+use super::explained;
+use crate::harness::secure::Secure;
+use crate::harness::signing::{SECRET, token};
 use crate::harness::{Gate, Upstream, certificates, exchange};
-use crate::secure::Secure;
-use crate::signing::{SECRET, token};
 
 const DOCUMENT: &str = r#"
 openapi: 3.1.0

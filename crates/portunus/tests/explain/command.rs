@@ -6,7 +6,7 @@ use std::path::Path;
 use keystore::dev_ca::{DevCa, Purpose};
 use serde_json::Value;
 
-use crate::{explained, portunus};
+use super::{explained, portunus};
 
 const SITE: &str = "listeners:
   - { name: http, bind: \":8080\", policies: [office] }

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use super::{keeps_schema, portunus};
 use crate::harness::{Gate, PORTUNUS, Upstream, exchange};
-use crate::{keeps_schema, portunus};
 
 const OLD: &str = "workers: 1
 listeners:

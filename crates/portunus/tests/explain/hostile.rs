@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::{explained, portunus};
+use super::{explained, portunus};
 
 const SITE: &str = "listeners: [{ name: web, bind: \":8080\" }]
 routes: [{ path: \"/{*rest}\", respond: { status: 204 } }]

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex};
 use fleet::seal::Seal;
 use fleet::store::certificates::{Item, Place};
 
-use crate::pebble::{Pebble, Planned};
-use crate::site::{Node, Site, wait_until};
+use super::site::{Node, Site, wait_until};
+use crate::acme::pebble::{Pebble, Planned};
 
 const PREFIX: &str = "/test/fleet/certificates/";
 
@@ -305,7 +305,7 @@ fn files_that_somebody_removes_or_puts_back_change_nothing() {
     let old = client.get(&key).unwrap().unwrap().value;
     // Whoever orders renews it at once.
     let pem = std::fs::read_to_string(fleet.site.path("state-a/store/certificates/www.shop.test.ecdsa.pem")).unwrap();
-    fleet.pebble.suggest(&pem, crate::pebble::LONG_AGO);
+    fleet.pebble.suggest(&pem, crate::acme::pebble::LONG_AGO);
     let leader = fleet.wait_for_leader();
     let at = fleet.nodes.iter().position(|node| node.name == leader).unwrap();
     let mut fleet = fleet;

@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use fleet::orders::Orders;
 
+use super::site::{Node, Site, wait_until};
+use crate::harness::signing::{SECRET, token};
 use crate::harness::{Upstream, ask_on};
-use crate::signing::{SECRET, token};
-use crate::site::{Node, Site, wait_until};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 

@@ -10,8 +10,8 @@ use fleet::generation::{Bundle, Manifest, gather};
 use fleet::rollout::{Phase, Rollout, Stage};
 use fleet::seal::Seal;
 
+use super::site::{Site, wait_until};
 use crate::harness::{Reply, Upstream, exchange};
-use crate::site::{Site, wait_until};
 
 #[test]
 fn what_check_rejects_never_reaches_etcd() {

@@ -2,9 +2,9 @@
 
 use std::process::Command;
 
+use super::site::{MARKER, Site, wait_until};
 use crate::etcd::Etcd;
 use crate::harness::PORTUNUS;
-use crate::site::{MARKER, Site, wait_until};
 
 #[test]
 fn what_is_pushed_is_served_everywhere_and_can_be_rolled_back() {

@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 
 use fleet::tickets::Tickets;
 
+use super::site::{Node, Site, wait_until};
 use crate::harness::{Upstream, certificates};
-use crate::site::{Node, Site, wait_until};
 
 /// How often each pair of nodes is tried with each version of TLS.
 const TRIES: usize = 4;

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response};
 
+use super::upstreams::gate;
+use crate::harness::http2::http2_server;
 use crate::harness::{Gate, Reply, Seen, Upstream, exchange, statuses, wait_until};
-use crate::http2_server::http2_server;
-use crate::upstreams::gate;
 
 /// A group of one server that is checked often. One that is to stay healthy may be late now and then.
 fn checked(address: impl std::fmt::Display, is_well: bool, health: &str, more: &str) -> Gate {

@@ -3,8 +3,8 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 
+use super::upstreams::gate;
 use crate::harness::{Gate, Reply, Upstream, exchange, statuses, vacant, wait_until};
-use crate::upstreams::gate;
 
 fn get(gate: &Gate) -> u16 {
     statuses(&exchange(gate.address("web"), b"GET /r HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))[0]

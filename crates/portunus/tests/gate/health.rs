@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use bytes::Bytes;
 use http::Response;
 
+use super::upstreams::secure_upstream;
 use crate::harness::{Gate, Upstream, exchange, statuses, wait_until};
-use crate::upstreams::secure_upstream;
 
 /// A gate whose one group is checked often.
 fn gate(servers: &str, more: &str) -> Gate {

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 
+use super::upstreams::gate;
+use crate::harness::http2::http2_server;
 use crate::harness::{Gate, Reply, Seen, Upstream, connect, exchange, read_response, statuses, wait_until};
-use crate::http2_server::http2_server;
-use crate::upstreams::gate;
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 const BUSY: &[u8] = b"HTTP/1.1 503 Busy\r\nContent-Length: 4\r\n\r\nbusy";

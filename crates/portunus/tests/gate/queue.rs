@@ -4,8 +4,8 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::{Arc, Condvar, Mutex};
 
+use super::upstreams::gate;
 use crate::harness::{Gate, Reply, Upstream, connect, exchange, read_response, statuses, wait_until};
-use crate::upstreams::gate;
 
 /// Servers whose requests to `/hold` end when the test says so, one after the other.
 #[derive(Clone, Default)]

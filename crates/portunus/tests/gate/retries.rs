@@ -3,9 +3,9 @@
 use std::io::Write as _;
 use std::time::Duration;
 
+use super::upstreams::gate;
+use crate::harness::http2::http2_server;
 use crate::harness::{Gate, Reply, Seen, Upstream, connect, exchange, read_response, statuses, vacant};
-use crate::http2_server::http2_server;
-use crate::upstreams::gate;
 
 fn responds(status: u16) -> impl Fn(&Seen) -> Reply {
     move |_| {

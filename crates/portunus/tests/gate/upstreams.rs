@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response};
 
+use crate::harness::http2::http2_server;
 use crate::harness::{
     Gate, Reply, Seen, Upstream, certificates, connect, exchange, read_response, statuses, vacant, wait_until,
 };
-use crate::http2_server::http2_server;
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 

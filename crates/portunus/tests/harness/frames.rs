@@ -2,14 +2,13 @@
 //!
 //! Owns one connection. Understands of HPACK no more than it takes to read a status.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-#![allow(dead_code, reason = "each test binary uses some of it")]
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 
-use crate::harness::connect;
-use crate::secure::Secure;
+use super::connect;
+use super::secure::Secure;
 
 /// A connection under TLS or in the clear.
 pub trait Duplex: Read + Write {}

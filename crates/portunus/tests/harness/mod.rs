@@ -10,7 +10,13 @@
 #![allow(dead_code, reason = "each test uses some of it")]
 #![allow(clippy::disallowed_methods, reason = "a test may block its thread")]
 
+pub mod frames;
+pub mod http2;
 mod running;
+pub mod secure;
+pub mod signing;
+pub mod trial;
+pub mod websocket;
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
@@ -18,7 +24,7 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -36,9 +42,10 @@ pub const PORTUNUS: &str = env!("CARGO_BIN_EXE_portunus");
 /// An address that nobody listens at, and nobody will but who is given it: each call has a loopback address of its own, so no other test can be given
 /// the port meanwhile.
 pub fn vacant() -> SocketAddr {
-    static CALLS: AtomicU8 = AtomicU8::new(1);
-    let [.., high, low] = std::process::id().to_be_bytes();
-    let address = Ipv4Addr::new(127, 64 | (high & 63), low, CALLS.fetch_add(1, Ordering::Relaxed));
+    static CALLS: AtomicU16 = AtomicU16::new(1);
+    let [.., process] = std::process::id().to_be_bytes();
+    let [high, low] = CALLS.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+    let address = Ipv4Addr::new(127, 64 | (process & 63), high, low);
     TcpListener::bind((address, 0)).unwrap().local_addr().unwrap()
 }
 

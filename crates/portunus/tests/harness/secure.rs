@@ -2,7 +2,6 @@
 //!
 //! Owns one connection. Checks nothing but the server's certificate.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-#![allow(dead_code, reason = "each test binary uses some of it")]
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,7 +9,7 @@ use std::path::Path;
 
 use tls::{Connector, Handshake, ProtocolVersion, ServerName, Session};
 
-use crate::harness::connect;
+use super::connect;
 
 /// A TLS connection.
 pub struct Secure {

@@ -5,7 +5,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tls::crypto::verify::{MacKey, Sha2};
 
 /// The secret that [`token`] is signed with.
-#[allow(dead_code, reason = "some tests have secrets of their own")]
 pub const SECRET: &str = "a secret of thirty-two bytes or so";
 
 /// Bytes as tokens have them (RFC 7515 §2).
@@ -31,7 +30,6 @@ pub fn signed(secret: &str, message: &str) -> String {
 }
 
 /// A genuine token with these claims beside `exp`.
-#[allow(dead_code, reason = "some tests have claims of their own")]
 pub fn token(claims: &str) -> String {
     let exp = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() + 6000;
     signed(SECRET, &unsigned(r#"{"alg":"HS256"}"#, &format!(r#"{{"exp":{exp},{claims}}}"#)))

@@ -2,11 +2,10 @@
 //!
 //! Owns the configuration most of these tests run under. Does not know what is right or wrong: the tables of the tests do.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-#![allow(dead_code, reason = "each test binary uses some of it")]
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
-use crate::harness::{Gate, Seen, Upstream, certificates, exchange, statuses};
+use super::{Gate, Seen, Upstream, certificates, exchange, statuses};
 
 /// A request that must never be taken for one: it is put behind everything that is rejected.
 pub const SMUGGLED: &[u8] = b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n";

@@ -1,13 +1,12 @@
 //! Servers that grant WebSockets over HTTP/1.1, with the proof that RFC 6455 asks for or without.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-#![allow(dead_code, reason = "each test binary uses some of it")]
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
 use tls::crypto::digest::sha1;
 
-use crate::harness::{Reply, Seen, Upstream};
+use super::{Reply, Seen, Upstream};
 
 /// The value of Sec-WebSocket-Accept for the key of a request (RFC 6455 §4.2.2).
 pub fn accept(request: &Seen) -> String {

@@ -3,9 +3,9 @@
 use std::fs;
 use std::io::Write as _;
 
-use crate::frames::{Frames, Outcome};
+use crate::harness::frames::{Frames, Outcome};
+use crate::harness::signing::{SECRET, token};
 use crate::harness::{Gate, Reply, Upstream, ask_on, connect, read_response, vacant, wait_until};
-use crate::signing::{SECRET, token};
 
 struct Site {
     gate: Gate,

@@ -3,9 +3,9 @@
 use std::io::Write;
 use std::process::Command;
 
+use crate::harness::secure::Secure;
+use crate::harness::trial::{Parts, yaml};
 use crate::harness::{Gate, Reply, Upstream, certificates, read_to_end, wait_until};
-use crate::secure::Secure;
-use crate::trial::{Parts, yaml};
 
 fn config(upstream: &Upstream, listener: &str) -> String {
     let file = "keystores: { main: { folder: certs, default: a.test } }\nlimits: { drain_delay: 1h }\n";

@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 
-use crate::frames::{Frames, Outcome};
 use crate::harness::Upstream;
-use crate::http2_server::http2_server;
-use crate::trial::{Parts, secure_gate};
+use crate::harness::frames::{Frames, Outcome};
+use crate::harness::http2::http2_server;
+use crate::harness::trial::{Parts, secure_gate};
 
 /// A request without `:authority`.
 const FIELDS: [(&str, &[u8]); 5] =

@@ -6,7 +6,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use crate::frames::{DATA, END_STREAM, Frames, HEADERS, RST_STREAM, WINDOW_UPDATE, frame, get};
+use crate::harness::frames::{DATA, END_STREAM, Frames, HEADERS, RST_STREAM, WINDOW_UPDATE, frame, get};
 use crate::harness::{Gate, Reply, Seen, Upstream, connect, read_response, read_to_end, wait_until};
 
 const KIB: usize = 1024;
@@ -328,7 +328,7 @@ fn a_websocket_that_must_wait_is_not_idle() {
 /// The same on a stream of HTTP/2.
 #[test]
 fn a_websocket_on_a_stream_is_as_slow() {
-    let upstream = crate::websocket::granting(crate::websocket::echo);
+    let upstream = crate::harness::websocket::granting(crate::harness::websocket::echo);
     let policy =
         "bandwidth_limit: { download: 1KiB, burst: 1KiB }, concurrency_limit: { max_in_flight: 1, key: route }";
     let gate = gate(&upstream, policy, "");

@@ -5,10 +5,12 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use crate::frames::{DATA, END_STREAM, Frames, HEADERS, Outcome, PING, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame};
+use crate::harness::frames::{
+    DATA, END_STREAM, Frames, HEADERS, Outcome, PING, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame,
+};
+use crate::harness::trial::{Parts, gate};
+use crate::harness::websocket::granting;
 use crate::harness::{Gate, Upstream, connect, wait_until};
-use crate::trial::{Parts, gate};
-use crate::websocket::granting;
 
 const CANCEL: u32 = 8;
 
@@ -56,7 +58,9 @@ impl Client {
             let frame = self.frames.next().expect("the connection ended");
             match frame.kind {
                 PING => return has_more,
-                SETTINGS if frame.flags & 1 == 0 => self.frames.send(&crate::frames::frame(SETTINGS, 1, 0, &[])),
+                SETTINGS if frame.flags & 1 == 0 => {
+                    self.frames.send(&crate::harness::frames::frame(SETTINGS, 1, 0, &[]))
+                }
                 WINDOW_UPDATE => {
                     let more = u32::from_be_bytes(frame.payload[..4].try_into().unwrap()) as usize;
                     match frame.stream {
@@ -218,7 +222,7 @@ fn the_reset_of_a_connection_is_noticed_while_its_server_takes_nothing() {
 fn the_end_of_a_client_is_noticed_while_its_server_takes_nothing() {
     let upstream = deaf();
     let text = |half_close: &str| {
-        let text = crate::trial::yaml(&[upstream.address], Parts::default());
+        let text = crate::harness::trial::yaml(&[upstream.address], Parts::default());
         text.replace("bind: \"127.0.0.1:0\"", &format!("bind: [\"127.0.0.1:0\", \"unix:web.sock\"]{half_close}"))
     };
     let open = |half_close: &str| {

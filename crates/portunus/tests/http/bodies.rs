@@ -3,10 +3,10 @@
 use std::io::{Read, Write};
 use std::time::Duration;
 
-use crate::frames::{DATA, END_STREAM, Frames, HEADERS, frame, get};
+use crate::harness::frames::{DATA, END_STREAM, Frames, HEADERS, frame, get};
+use crate::harness::secure::Secure;
+use crate::harness::trial::{Parts, Trial, gate, secure_gate, server};
 use crate::harness::{Reply, Upstream, connect, exchange, read_response, read_to_end, statuses};
-use crate::secure::Secure;
-use crate::trial::{Parts, Trial, gate, secure_gate, server};
 
 fn saying(said: &'static str) -> Upstream {
     Upstream::start(move |_| Reply::Keep(said.into()))
@@ -332,7 +332,7 @@ fn small_frames_at_hand_go_on_together() {
     let mut all = frame(DATA, 0, 1, b"x").repeat(PIECES - 1);
     all.extend(frame(DATA, END_STREAM, 1, b"x"));
     client.send(&all);
-    assert_eq!(client.outcome(1), crate::frames::Outcome::Response(200, b"ok".to_vec()));
+    assert_eq!(client.outcome(1), crate::harness::frames::Outcome::Response(200, b"ok".to_vec()));
     let raw = upstream.raw();
     let sizes = chunks(body_of(&raw));
     assert_eq!(sizes.iter().sum::<usize>(), PIECES);

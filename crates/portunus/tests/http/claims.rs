@@ -3,8 +3,8 @@
 use std::fs;
 use std::process::Command;
 
+use crate::harness::signing::{SECRET, token};
 use crate::harness::{Gate, PORTUNUS, Reply, Upstream, ask_on};
-use crate::signing::{SECRET, token};
 
 struct Site {
     gate: Gate,

@@ -3,8 +3,8 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
+use crate::harness::secure::Secure;
 use crate::harness::{Gate, Reply, Upstream, connect, exchange, statuses};
-use crate::secure::Secure;
 
 /// What browsers and curl send.
 const CHROME: &str = "gzip, deflate, br, zstd";

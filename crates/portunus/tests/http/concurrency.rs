@@ -4,9 +4,9 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::{Arc, Condvar, Mutex};
 
-use crate::frames::{DATA, END_HEADERS, END_STREAM, Frames, HEADERS, Outcome, RST_STREAM, block, frame};
+use crate::harness::frames::{DATA, END_HEADERS, END_STREAM, Frames, HEADERS, Outcome, RST_STREAM, block, frame};
+use crate::harness::signing::token;
 use crate::harness::{Gate, Reply, Upstream, ask_on, connect, exchange, read_response, statuses, wait_until};
-use crate::signing::token;
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -264,7 +264,7 @@ fn socket(gate: &Gate) -> TcpStream {
 }
 
 fn request(path: &'static str) -> Vec<(&'static str, &'static [u8])> {
-    let mut fields = crate::frames::get(path);
+    let mut fields = crate::harness::frames::get(path);
     fields.push(("x-forwarded-for", b"192.0.2.1"));
     fields
 }

@@ -6,11 +6,11 @@ use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use crate::harness::secure::Secure;
+use crate::harness::trial::{Parts, gate, secure_gate, server, yaml};
 use crate::harness::{
     Gate, PATIENCE, Reply, Upstream, connect, exchange, read_response, read_to_end, statuses, wait_until,
 };
-use crate::secure::Secure;
-use crate::trial::{Parts, gate, secure_gate, server, yaml};
 
 /// A gate that serves clients which have ended their direction.
 fn half_close_served(server: SocketAddr) -> Gate {

@@ -3,9 +3,9 @@
 use std::io::Write;
 
 use crate::harness::exchange;
+use crate::harness::secure::Secure;
+use crate::harness::trial::{Parts, Trial, secure_gate};
 use crate::harness::{Reply, Upstream, read_to_end};
-use crate::secure::Secure;
-use crate::trial::{Parts, Trial, secure_gate};
 
 const EDITS: &str = ", request_headers: { remove: [X-Gone, Cookie], set: { X-Set: ours }, add: { X-Added: two } }, \
     response_headers: { remove: [Server, X-Powered-By], set: { Cache-Control: no-store }, add: { X-Added: more } }, hsts: true";

@@ -8,11 +8,11 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::frames::{
+use crate::harness::frames::{
     DATA, END_HEADERS, END_STREAM, Frame, Frames, GOAWAY, HEADERS, Outcome, RST_STREAM, SETTINGS, block, frame,
 };
+use crate::harness::trial::{Parts, server, yaml};
 use crate::harness::{Gate, PATIENCE, connect, exchange, read_response, read_to_end, statuses, wait_until};
-use crate::trial::{Parts, server, yaml};
 
 /// `:status: 200` of the static table (RFC 7541 Appendix A).
 const STATUS_200: &[u8] = &[0x88];

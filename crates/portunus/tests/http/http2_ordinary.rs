@@ -8,13 +8,13 @@ use h2::RecvStream;
 use h2::server::SendResponse;
 use http::{HeaderMap, Request, Response};
 
-use crate::frames::{
+use crate::harness::frames::{
     DATA, END_HEADERS, END_STREAM, Frames, GOAWAY, HEADERS, Outcome, PING, PROTOCOL_ERROR, RST_STREAM, WINDOW_UPDATE,
     block, frame, get,
 };
+use crate::harness::http2::http2_server;
+use crate::harness::trial::{Parts, secure_gate};
 use crate::harness::{Gate, Reply, Upstream, wait_until};
-use crate::http2_server::http2_server;
-use crate::trial::{Parts, secure_gate};
 
 /// Sends back what it receives, piece by piece, as a gRPC service with a stream both ways does.
 async fn echo(request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {

@@ -3,10 +3,10 @@
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 
-use crate::frames::{Frames, Outcome, get};
+use crate::harness::frames::{Frames, Outcome, get};
+use crate::harness::http2::http2_server;
+use crate::harness::trial::{Parts, gate, secure_gate, server};
 use crate::harness::{Reply, Upstream, connect, exchange, read_response, statuses};
-use crate::http2_server::http2_server;
-use crate::trial::{Parts, gate, secure_gate, server};
 
 fn early() -> Upstream {
     Upstream::start(|_| {

@@ -2,12 +2,12 @@
 
 use std::process::Command;
 
-use crate::frames::{
+use crate::harness::frames::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, Frames, HEADERS, Outcome, PROTOCOL_ERROR, block,
     frame, kept_block,
 };
+use crate::harness::trial::{Parts, gate, secure_gate};
 use crate::harness::{Gate, Upstream};
-use crate::trial::{Parts, gate, secure_gate};
 
 const TOO_LARGE: &str = "431 Request Header Fields Too Large (limits.max_header_bytes)\n";
 

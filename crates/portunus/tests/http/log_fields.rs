@@ -5,8 +5,8 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
+use crate::harness::signing::{SECRET, token};
 use crate::harness::{Gate, PORTUNUS, Upstream, exchange, wait_until};
-use crate::signing::{SECRET, token};
 
 fn yaml(upstream: &Upstream, format: &str) -> String {
     format!(

@@ -3,8 +3,8 @@
 use std::fs;
 use std::process::Command;
 
+use crate::harness::signing::{SECRET, token};
 use crate::harness::{Gate, PORTUNUS, exchange, read_response, wait_until};
-use crate::signing::{SECRET, token};
 
 const ROUTES: &str = r#"
   - path: "/html/{name}"

@@ -2,8 +2,8 @@
 
 use std::process::{Child, Command, Stdio};
 
+use crate::harness::secure::Secure;
 use crate::harness::{Gate, Upstream, exchange, statuses, wait_until};
-use crate::secure::Secure;
 
 /// The body of the response to a request on a connection of its own.
 fn ask(address: std::net::SocketAddr, request: &str) -> String {

@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use telemetry::{Metric, Reporter};
 
+use crate::harness::secure::Secure;
 use crate::harness::{Gate, Upstream, certificates, connect, exchange, vacant, wait_until};
-use crate::secure::Secure;
 
 fn packaging(file: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../packaging").join(file)

@@ -2,9 +2,9 @@
 
 use std::io::Write;
 
-use crate::frames::{DATA, END_STREAM, Frames, Outcome, PREFACE, PROTOCOL_ERROR, SETTINGS, frame};
+use crate::harness::frames::{DATA, END_STREAM, Frames, Outcome, PREFACE, PROTOCOL_ERROR, SETTINGS, frame};
+use crate::harness::trial::{Parts, gate, yaml};
 use crate::harness::{Gate, Upstream, connect, exchange, read_response, read_to_end, statuses};
-use crate::trial::{Parts, gate, yaml};
 
 fn get(path: &'static str) -> [(&'static str, &'static [u8]); 4] {
     [(":method", b"GET"), (":scheme", b"http"), (":authority", b"a.test"), (":path", path.as_bytes())]

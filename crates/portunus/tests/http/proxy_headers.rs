@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 
 use wire::proxy_protocol::{Found, Header, MAX_HEADER_BYTES, Origin, Transport, Version, kind, read};
 
-use crate::frames::{DATA, END_STREAM, Frames, Outcome, get};
+use crate::harness::frames::{DATA, END_STREAM, Frames, Outcome, get};
+use crate::harness::secure::Secure;
+use crate::harness::trial::{Parts, gate, secure_gate, server, yaml};
+use crate::harness::websocket;
 use crate::harness::{Gate, Reply, Seen, Upstream, connect, exchange, read_response, statuses, vacant, wait_until};
-use crate::secure::Secure;
-use crate::trial::{Parts, gate, secure_gate, server, yaml};
-use crate::websocket;
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 

@@ -4,9 +4,9 @@ use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 
+use crate::harness::secure::Secure;
+use crate::harness::trial::{Parts, gate, secure_gate, yaml};
 use crate::harness::{Gate, Reply, Upstream, connect, exchange, read_response, statuses, vacant};
-use crate::secure::Secure;
-use crate::trial::{Parts, gate, secure_gate, yaml};
 
 const LIMITS: &str = "limits: { request_header_timeout: 300ms, client_idle_timeout: 300ms, max_request_line: 1KiB, max_headers: 10, max_body: 1KiB }";
 
@@ -154,7 +154,7 @@ fn one_client_cannot_take_all_of_a_group() {
 
 #[test]
 fn an_upstream_that_takes_no_body_is_504() {
-    let address = crate::trial::server(|_, stream| {
+    let address = crate::harness::trial::server(|_, stream| {
         // Reads nothing, ever: the stream stays open with this thread.
         loop {
             std::thread::park();

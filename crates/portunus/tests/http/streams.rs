@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::frames::{DATA, END_STREAM, Frames, HEADERS, Outcome, frame, get};
+use crate::harness::frames::{DATA, END_STREAM, Frames, HEADERS, Outcome, frame, get};
+use crate::harness::http2::http2_server;
+use crate::harness::trial::{Parts, gate, secure_gate, server};
 use crate::harness::{Upstream, connect, exchange, read_to_end, statuses};
-use crate::http2_server::http2_server;
-use crate::trial::{Parts, gate, secure_gate, server};
 
 /// A client that is waited for has so long, and must send so fast.
 const STRICT: &str = "limits: { client_idle_timeout: 300ms, min_body_rate: 1MB }";

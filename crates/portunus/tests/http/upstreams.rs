@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::harness::trial::{Parts, server, yaml};
 use crate::harness::{Gate, Reply, Upstream, connect, exchange, read_response, statuses, vacant, wait_until};
-use crate::trial::{Parts, server, yaml};
 
 fn two(first: SocketAddr, second: SocketAddr) -> Gate {
     Gate::start(&yaml(

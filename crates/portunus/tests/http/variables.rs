@@ -2,8 +2,8 @@
 
 use std::io::Write as _;
 
+use crate::harness::secure::Secure;
 use crate::harness::{Gate, Upstream, exchange, read_to_end, statuses};
-use crate::secure::Secure;
 
 fn gate(upstream: &Upstream, routes: &str) -> Gate {
     Gate::start(&format!(

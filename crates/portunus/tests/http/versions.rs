@@ -6,8 +6,8 @@ use std::process::Command;
 
 use keystore::dev_ca::{DevCa, Purpose};
 
+use crate::harness::signing::{SECRET, token};
 use crate::harness::{Gate, Reply, Upstream, certificates, wait_until};
-use crate::signing::{SECRET, token};
 
 /// A server that responds with its name.
 fn says(name: &'static str) -> Upstream {

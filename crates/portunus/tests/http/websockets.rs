@@ -9,14 +9,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Request;
 
-use crate::frames::{
+use crate::harness::frames::{
     DATA, END_HEADERS, END_STREAM, Frame, Frames, GOAWAY, HEADERS, Outcome, PING, PROTOCOL_ERROR, RST_STREAM, SETTINGS,
     WINDOW_UPDATE, block, frame, get,
 };
+use crate::harness::http2::http2_server;
+use crate::harness::trial::{Parts, gate, secure_gate};
+use crate::harness::websocket::{accept, echo, granting};
 use crate::harness::{Gate, Reply, Seen, Upstream, connect as connect_to};
-use crate::http2_server::http2_server;
-use crate::trial::{Parts, gate, secure_gate};
-use crate::websocket::{accept, echo, granting};
 
 type Fields = Vec<(&'static str, &'static [u8])>;
 
@@ -219,7 +219,7 @@ fn it_is_announced_where_a_route_allows_it_and_nothing_says_otherwise() {
         ("", ", upgrades: []", false),
         ("", ", upgrades: [chat]", false),
     ] {
-        let yaml = crate::trial::yaml(&[upstream.address], Parts { route, ..Parts::default() });
+        let yaml = crate::harness::trial::yaml(&[upstream.address], Parts { route, ..Parts::default() });
         let gate = Gate::start(&yaml.replace("bind: \"127.0.0.1:0\"", &format!("bind: \"127.0.0.1:0\"{listener}")));
         let mut client = Frames::open_plain(gate.address("web"));
         let announced = settings(&mut client);
@@ -298,7 +298,7 @@ fn what_is_no_websocket_never_looks_like_one() {
         let _ = respond.send_response(http::Response::new(()), true);
     });
     let file = format!("  other: {{ servers: [\"{other}\"], protocol: http2 }}\n");
-    let text = crate::trial::yaml(&[upstream.address], Parts { routes, ..Parts::default() });
+    let text = crate::harness::trial::yaml(&[upstream.address], Parts { routes, ..Parts::default() });
     let text = text.replace("routes:\n", &format!("{file}routes:\n"));
     let gate = Gate::start(&text);
     for (path, status) in [("/none", 501), ("/http2", 501), ("/fixed", 501), ("/gone", 410), ("/there", 308)] {

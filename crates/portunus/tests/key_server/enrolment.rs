@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use keystore::dev_ca::{DevCa, Purpose};
 use tempfile::TempDir;
 
+use super::server::{OwnKeyServer, PROGRAM, run, site, succeeded};
 use crate::harness::{Gate, vacant, wait_until};
-use crate::server::{OwnKeyServer, PROGRAM, run, site, succeeded};
 
 const NODE: &str = "edge-1.edges.example";
 

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
+use super::server::{OwnKeyServer, PROGRAM, run, site, succeeded};
 use crate::harness::wait_until;
-use crate::server::{OwnKeyServer, PROGRAM, run, site, succeeded};
 
 /// A folder with keys of all kinds, and `gokeyless.yaml` for them.
 fn with_file() -> TempDir {

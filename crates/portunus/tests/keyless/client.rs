@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tls::{Connector, Error, Handshake, ProtocolVersion, ServerName, Session};
 
-use crate::SITE;
+use super::SITE;
 use crate::harness::PATIENCE;
 
 /// How a handshake ended, and after how long.

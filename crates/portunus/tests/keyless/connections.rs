@@ -4,10 +4,10 @@
 use std::io::ErrorKind;
 use std::net::TcpListener;
 
-use crate::client::{End, connector, visit};
+use super::client::{End, connector, visit};
+use super::key_server::KeyServer;
+use super::{folder, metric, start, yaml_at};
 use crate::harness::{Gate, wait_until};
-use crate::key_server::KeyServer;
-use crate::{folder, metric, start, yaml_at};
 
 const ANSWERED: End = End::Answered { resumed: false };
 

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use tls::{ServerName, Session};
 
-use crate::client::{End, Ended, connect, connector, visit};
+use super::client::{End, Ended, connect, connector, visit};
+use super::key_server::KeyServer;
+use super::{SITE, folder, metric, outcomes, start};
 use crate::harness::{Gate, wait_until};
-use crate::key_server::KeyServer;
-use crate::{SITE, folder, metric, outcomes, start};
 
 const ANSWERED: End = End::Answered { resumed: false };
 const INTERNAL_ERROR: End = End::Alert(80);

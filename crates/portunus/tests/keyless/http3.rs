@@ -2,9 +2,9 @@
 
 use std::process::{Command, Output};
 
+use super::key_server::KeyServer;
+use super::{SITE, folder, metric, yaml};
 use crate::harness::{Gate, PORTUNUS, wait_until};
-use crate::key_server::KeyServer;
-use crate::{SITE, folder, metric, yaml};
 
 fn text_of(output: &Output) -> String {
     String::from_utf8([&output.stdout[..], &output.stderr].concat()).unwrap()

@@ -2,10 +2,10 @@
 
 use std::process::Command;
 
-use crate::client::{End, connector, openssl, visit};
+use super::client::{End, connector, openssl, visit};
+use super::key_server::KeyServer;
+use super::{folder, metric, start, yaml};
 use crate::harness::{Gate, wait_until};
-use crate::key_server::KeyServer;
-use crate::{folder, metric, start, yaml};
 
 /// Arguments of `openssl s_client`, and the opcodes that its handshake needs.
 const CLIENTS: [(&str, u64); 12] = [
@@ -51,7 +51,7 @@ fn a_plain_peer_is_asked_in_its_own_protocol() {
     for event in server.events("request") {
         // Nothing of the extension, nothing unknown; padded, with key and name.
         assert_eq!((&event["deadline"], &event["unknown"]), (&"".into(), &serde_json::json!([])));
-        assert_eq!((event["bytes"].as_u64(), event["sni"].as_str()), (Some(1024), Some(crate::SITE)));
+        assert_eq!((event["bytes"].as_u64(), event["sni"].as_str()), (Some(1024), Some(super::SITE)));
         assert_eq!(event["ski"].as_str().map(str::len), Some(40));
     }
 }

@@ -5,11 +5,11 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::client::openssl_for;
+use super::client::openssl_for;
+use super::key_server::KeyServer;
+use super::set_up::OwnKeyServer;
+use super::{folder, metric, start, yaml_at};
 use crate::harness::{Gate, wait_until};
-use crate::key_server::KeyServer;
-use crate::set_up::OwnKeyServer;
-use crate::{folder, metric, start, yaml_at};
 
 /// The site, how its key is made, and the opcodes by which it signs for each of [`CLIENTS`]: in TLS 1.2 a curve is not bound to a hash.
 const TYPES: [(&str, &str, [u64; 2]); 3] = [

@@ -4,11 +4,11 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use crate::client::{End, connector, openssl, visit};
-use crate::folder;
+use super::client::{End, connector, openssl, visit};
+use super::folder;
+use super::key_server::KeyServer;
+use super::{start, yaml};
 use crate::harness::Gate;
-use crate::key_server::KeyServer;
-use crate::{start, yaml};
 
 /// The secret numbers of the site's keys as they may lie in memory: big-endian, and reversed as arithmetic keeps them.
 fn secrets(dir: &Path) -> Vec<Vec<u8>> {

@@ -4,11 +4,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::client::{End, connect, connector, openssl, visit};
+use super::client::{End, connect, connector, openssl, visit};
+use super::key_server::KeyServer;
+use super::set_up::OwnKeyServer;
+use super::{SITE, folder, metric, outcomes, sample, start, yaml_at};
 use crate::harness::{Gate, PORTUNUS, wait_until};
-use crate::key_server::KeyServer;
-use crate::set_up::OwnKeyServer;
-use crate::{SITE, folder, metric, outcomes, sample, start, yaml_at};
 
 /// Namespaces that are gone, with their links, when dropped.
 struct Networks(Vec<String>);

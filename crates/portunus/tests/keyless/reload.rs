@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use keystore::dev_ca::{DevCa, Purpose};
 use tls::KeyType;
 
-use crate::client::{End, connector, visit};
+use super::client::{End, connector, visit};
+use super::key_server::KeyServer;
+use super::{SITE, folder, metric, start, yaml};
 use crate::harness::{Gate, wait_until};
-use crate::key_server::KeyServer;
-use crate::{SITE, folder, metric, start, yaml};
 
 #[test]
 fn rotation_under_load_fails_no_handshake() {

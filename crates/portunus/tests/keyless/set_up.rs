@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::client::openssl_for;
+use super::client::openssl_for;
+use super::metric;
 use crate::harness::{Gate, Running, member, wait_until};
-use crate::metric;
 
 /// A running `portunus key-server run`.
 pub struct OwnKeyServer {

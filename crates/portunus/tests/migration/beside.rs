@@ -11,8 +11,8 @@ use std::process::{Child, Command, Output, Stdio};
 
 use tempfile::TempDir;
 
+use crate::harness::secure::Secure;
 use crate::harness::{Gate, PORTUNUS, Reply, Seen, Upstream, certificates, connect, read_to_end, vacant, wait_until};
-use crate::secure::Secure;
 
 /// A program under test beside ours; ended with the test.
 pub struct Peer(Child);

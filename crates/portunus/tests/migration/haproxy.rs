@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use crate::beside::{Beside, Program, get};
+use super::beside::{Beside, Program, get};
 use crate::harness::{connect, read_response};
 
 /// What a configuration needs to be served at all.
@@ -467,7 +467,7 @@ fn the_file_of_the_package() {
     let left = both.left_out();
     assert!(!left.is_empty() && left.iter().all(|line| line.contains(": errorfile ")), "{left:#?}");
     // Alone it serves nothing.
-    let alone = crate::beside::import("haproxy", std::path::Path::new("/etc/haproxy/haproxy.cfg"));
+    let alone = super::beside::import("haproxy", std::path::Path::new("/etc/haproxy/haproxy.cfg"));
     assert_eq!(alone.status.code(), Some(2), "{}", String::from_utf8_lossy(&alone.stderr));
 }
 
@@ -476,7 +476,7 @@ fn imported(text: &str) -> (String, Vec<String>) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("haproxy.cfg");
     std::fs::write(&file, format!("{text}\n")).unwrap();
-    let printed = crate::beside::import("haproxy", &file);
+    let printed = super::beside::import("haproxy", &file);
     let errors = String::from_utf8(printed.stderr).unwrap();
     let left =
         errors.lines().map(|line| line.replace(&format!("portunus: left out: {}:", file.display()), "")).collect();

@@ -3,8 +3,8 @@
 use std::io::Write as _;
 use std::process::{Command, Output};
 
+use crate::harness::secure::Secure;
 use crate::harness::{PORTUNUS, Reply, Upstream, ask_on, certificates, connect, path, read_response, vacant};
-use crate::secure::Secure;
 
 /// What the command prints for manifests.
 fn printed(text: &str) -> Output {
@@ -189,7 +189,7 @@ fn what_is_made_is_served() {
         yaml = yaml.replace(from, &to);
     }
     output.stdout = yaml.into_bytes();
-    let _gate = crate::beside::serve(&output, dir.path(), 2);
+    let _gate = super::beside::serve(&output, dir.path(), 2);
     let ask = |host: &str, path: &str| ask_on(plain, &format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
     let said = |(head, body): (String, Vec<u8>)| (head[9..12].to_owned(), String::from_utf8(body).unwrap());
     // The host with TLS is sent there.

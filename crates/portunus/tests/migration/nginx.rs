@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::beside::{Beside, Program, get};
+use super::beside::{Beside, Program, get};
 
 fn beside(text: &str, listeners: &[&str]) -> Beside {
     Beside::start(&Program::Nginx, text, listeners)

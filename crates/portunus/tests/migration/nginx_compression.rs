@@ -3,7 +3,7 @@
 
 use std::io::{Read as _, Write as _};
 
-use crate::distribution::{Site, nginx_with};
+use super::distribution::{Site, nginx_with};
 use crate::harness::{Gate, Reply, Seen, Upstream, connect, read_to_end, vacant};
 
 /// A body of so many bytes that compresses well.

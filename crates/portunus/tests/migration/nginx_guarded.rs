@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::beside::{Beside, Program, import};
+use super::beside::{Beside, Program, import};
 use crate::harness::certificates;
 
 const GUARDED: &str = "

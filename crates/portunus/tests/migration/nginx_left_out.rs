@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use crate::beside::{Beside, Program, import, serve};
+use super::beside::{Beside, Program, import, serve};
 use crate::harness::{PORTUNUS, exchange, statuses};
 
 fn ask(beside: &Beside, path: &str) -> [u16; 2] {
@@ -155,7 +155,7 @@ fn a_keystore_is_made_of_links() {
         .into_iter()
         .map(|name| {
             use std::io::Write as _;
-            let mut client = crate::secure::Secure::connect(port, dir.path(), name, "http/1.1");
+            let mut client = crate::harness::secure::Secure::connect(port, dir.path(), name, "http/1.1");
             client
                 .write_all(format!("GET / HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n").as_bytes())
                 .unwrap();

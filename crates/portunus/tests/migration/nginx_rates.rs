@@ -7,7 +7,7 @@ use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
 use std::time::Instant;
 
-use crate::distribution::{Site, nginx_with};
+use super::distribution::{Site, nginx_with};
 use crate::harness::{Gate, PATIENCE, Upstream, read_to_end, statuses, vacant};
 
 /// nginx and ours, each before a server of its own.

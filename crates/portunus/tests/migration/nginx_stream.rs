@@ -4,9 +4,9 @@
 use std::io::{Read, Write};
 use std::net::UdpSocket;
 
-use crate::beside::{Beside, Program};
+use super::beside::{Beside, Program};
+use crate::harness::secure::Secure;
 use crate::harness::{PATIENCE, connect, connect_from};
-use crate::secure::Secure;
 
 fn beside(stream: &str, listeners: &[&str]) -> Beside {
     Beside::start(&Program::Nginx, &format!("@stream@{stream}"), listeners)

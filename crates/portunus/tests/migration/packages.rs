@@ -8,10 +8,10 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
-use crate::beside::{Beside, Program, get};
+use super::beside::{Beside, Program, get};
+use super::terminators::{server, through};
+use crate::harness::secure::Secure;
 use crate::harness::{Gate, PORTUNUS, certificates, connect, path, read_response};
-use crate::secure::Secure;
-use crate::terminators::{server, through};
 
 const EXAMPLES: &str = "/usr/share/doc/haproxy/examples";
 
@@ -154,7 +154,7 @@ fn haproxy_other_examples() {
         ("transparent_proxy.cfg", &[]),
         ("wurfl-example.cfg", &["wurfl-get-all()"]),
     ] {
-        let printed = crate::beside::import("haproxy", &Path::new(EXAMPLES).join(file));
+        let printed = super::beside::import("haproxy", &Path::new(EXAMPLES).join(file));
         let said = String::from_utf8(printed.stderr.clone()).unwrap();
         assert_eq!(printed.status.code(), Some(i32::from(!parts.is_empty())), "{file}: {said}");
         let unknown: Vec<&str> = said.lines().filter(|line| !parts.iter().any(|part| line.contains(part))).collect();
@@ -256,14 +256,14 @@ fn stunnel_sample() {
     let dir = certificates(&[("a.test", false)]);
     let file = dir.path().join("sample.conf");
     std::fs::write(&file, &sample).unwrap();
-    let whole = crate::beside::import("stunnel", &file);
+    let whole = super::beside::import("stunnel", &file);
     let said = String::from_utf8(whole.stderr).unwrap();
     assert!(whole.status.code() == Some(2) && said.contains("`ocspaia = yes`"), "{said}");
 
     let kept: String =
         sample.lines().filter(|line| !line.starts_with("OCSPaia")).map(|line| format!("{line}\n")).collect();
     std::fs::write(&file, &kept).unwrap();
-    let without = crate::beside::import("stunnel", &file);
+    let without = super::beside::import("stunnel", &file);
     let yaml = String::from_utf8(without.stdout).unwrap();
     assert_eq!(without.status.code(), Some(0), "{}", String::from_utf8_lossy(&without.stderr));
     assert!(yaml.contains("tls: { server_name: pop.gmail.com }") && yaml.contains("127.0.0.1:143"), "{yaml}");

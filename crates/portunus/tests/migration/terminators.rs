@@ -9,9 +9,9 @@ use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::beside::serve;
+use super::beside::serve;
+use crate::harness::secure::Secure;
 use crate::harness::{PORTUNUS, Reply, Upstream, certificates, read_response, vacant, wait_until};
-use crate::secure::Secure;
 
 /// A program under test; ended with the test.
 struct Peer(Child);
@@ -108,7 +108,7 @@ pub fn through<T>(
         }
         std::net::TcpStream::connect(listens[0]).is_ok()
     });
-    let printed = crate::beside::import(program, &files[1]);
+    let printed = super::beside::import(program, &files[1]);
     let ours = serve(&printed, dir.path(), 1);
     let got = listens.map(client);
     drop(ours);
@@ -145,7 +145,7 @@ fn imported(program: &str, text: &str) -> (String, Vec<String>, Option<i32>) {
     let dir = certificates(&[("a.test", false), ("b.test", false)]);
     let file = dir.path().join("the.conf");
     std::fs::write(&file, filled(text, vacant(), vacant(), &dir)).unwrap();
-    let printed = crate::beside::import(program, &file);
+    let printed = super::beside::import(program, &file);
     let errors = String::from_utf8(printed.stderr).unwrap();
     let errors = errors.lines().map(|line| line.replace(&format!("{}/", dir.path().display()), "")).collect();
     (String::from_utf8(printed.stdout).unwrap(), errors, printed.status.code())

@@ -10,8 +10,8 @@ use keystore::dev_ca::{DevCa, Purpose};
 use tls::KeyType;
 use wire::proxy_protocol::{Found, MAX_HEADER_BYTES, kind, read};
 
+use super::site::{folder, next, tcp_upstream, yaml};
 use crate::harness::{Gate, connect, vacant};
-use crate::site::{folder, next, tcp_upstream, yaml};
 
 /// A folder with a CA for clients and a certificate of it for each of these names.
 fn folder_with_clients(names: &[&str]) -> tempfile::TempDir {

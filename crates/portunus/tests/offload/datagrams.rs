@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use super::site::{MOMENT, Peer};
 use crate::harness::{Gate, PATIENCE, vacant, wait_until};
-use crate::site::{MOMENT, Peer};
 
 /// A server that responds to each datagram with its own address and the datagram.
 struct Echo {

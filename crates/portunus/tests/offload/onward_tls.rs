@@ -2,9 +2,9 @@
 
 use std::io::Write;
 
+use super::site::{Duplex, MOMENT, Peer, folder, listens, next, noise, read_all, tcp_upstream, write_in_pieces, yaml};
+use crate::harness::secure::Secure;
 use crate::harness::{Gate, connect};
-use crate::secure::Secure;
-use crate::site::{Duplex, MOMENT, Peer, folder, listens, next, noise, read_all, tcp_upstream, write_in_pieces, yaml};
 
 /// As HAProxy and nginx take it (`accept-proxy` with `ssl`): in the clear, in front of the ClientHello. Health checks alike.
 #[test]

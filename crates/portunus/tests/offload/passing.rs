@@ -5,9 +5,9 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::sync::mpsc::Receiver;
 
+use super::site::{Duplex, folder, next, read_all, tcp_upstream, yaml};
+use crate::harness::secure::Secure;
 use crate::harness::{Gate, Upstream, connect, connect_from, exchange, read_response, read_to_end};
-use crate::secure::Secure;
-use crate::site::{Duplex, folder, next, read_all, tcp_upstream, yaml};
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n";
 

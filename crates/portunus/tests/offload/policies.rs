@@ -4,9 +4,9 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
+use super::site::{folder, next, read_exactly, tcp_upstream, yaml};
+use crate::harness::secure::Secure;
 use crate::harness::{Gate, connect, read_to_end, wait_until};
-use crate::secure::Secure;
-use crate::site::{folder, next, read_exactly, tcp_upstream, yaml};
 
 /// A connection of this client, whom a balancer names.
 fn of_client(gate: &Gate, listener: &str, client: &str) -> TcpStream {

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use wire::proxy_protocol::{Extras, Origin, SslExtras, Transport, write_v1, write_v2};
 
+use crate::harness::secure::Secure;
 use crate::harness::{Gate, Upstream, certificates, connect, exchange, read_response, read_to_end, wait_until};
-use crate::secure::Secure;
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n";
 

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 
 use wire::proxy_protocol::{Extras, Found, Header, MAX_HEADER_BYTES, Origin, Transport, Version, kind, read, write_v2};
 
+use super::site::{Duplex, Peer, folder, listens, next, read_exactly, tcp_upstream, yaml};
+use crate::harness::secure::Secure;
 use crate::harness::{Gate, connect, read_response, vacant};
-use crate::secure::Secure;
-use crate::site::{Duplex, Peer, folder, listens, next, read_exactly, tcp_upstream, yaml};
 
 /// Reads a header from a stream and checks it; what is behind it must be `hello`.
 fn check(stream: &mut dyn Read, check: impl Fn(&Header<'_>)) {
@@ -243,7 +243,7 @@ fn health_checks_say_that_they_are_our_own() {
     let check = "health: { path: /, interval: 100ms, fall: 1, rise: 1 }";
     let upstreams = format!("  app: {{ servers: [\"unix:haproxy.sock\"], send_proxy: v2, {check} }}");
     let gate = Gate::start_in(dir, &yaml(listeners, &upstreams, "admin: { bind: \"127.0.0.5:0\" }"));
-    std::thread::sleep(4 * crate::site::MOMENT);
+    std::thread::sleep(4 * super::site::MOMENT);
     assert!(!gate.diagnostics().iter().any(|line| line.contains("health changed")), "{:?}", gate.diagnostics());
 }
 

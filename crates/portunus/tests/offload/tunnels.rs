@@ -3,11 +3,11 @@
 use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
 
-use crate::harness::{Gate, connect, vacant, wait_until};
-use crate::secure::Secure;
-use crate::site::{
+use super::site::{
     Duplex, MOMENT, folder, next, noise, read_all, read_exactly, tcp_upstream, unix_upstream, write_in_pieces, yaml,
 };
+use crate::harness::secure::Secure;
+use crate::harness::{Gate, connect, vacant, wait_until};
 
 impl Duplex for Secure {
     fn end(&mut self) {

@@ -4,8 +4,8 @@
 
 use std::process::{Command, Stdio};
 
+use super::site::{CLIENT, Running, Site, find};
 use crate::harness::wait_until;
-use crate::site::{CLIENT, Running, Site, find};
 
 /// Datagrams of one burst.
 const BURST: usize = 256;
@@ -50,7 +50,7 @@ print("got", len(set(got)))
 /// Wakes the Python program that waits at this address.
 fn go(namespace: &str, address: &str) {
     let word = format!("import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'go', {address})");
-    crate::site::run(&["ip", "netns", "exec", namespace, "python3", "-c", &word]);
+    super::site::run(&["ip", "netns", "exec", namespace, "python3", "-c", &word]);
 }
 
 /// Stops the program, and waits until it is.
@@ -109,7 +109,7 @@ fn a_burst_costs_few_calls_each_way() {
     find(&application, "answered");
     running.signal("CONT");
     find(&asking, &format!("got {BURST}"));
-    crate::site::run(&["kill", "-INT", &strace.id().to_string()]);
+    super::site::run(&["kill", "-INT", &strace.id().to_string()]);
     strace.wait().unwrap();
 
     let table = std::fs::read_to_string(table).unwrap();

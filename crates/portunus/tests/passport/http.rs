@@ -1,6 +1,6 @@
 //! HTTP onward from the client's own address: whom an unmodified web server sees, over connections that serve one client each.
 
-use crate::site::{Running, Site};
+use super::site::{Running, Site};
 
 /// A web server that responds with its client's address, and counts its connections.
 fn web(address: &str, port: u16) -> String {

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::site::{Site, run, tcp_echo, udp_echo};
-use crate::tcp::{TRUSTED, client, config};
+use super::site::{Site, run, tcp_echo, udp_echo};
+use super::tcp::{TRUSTED, client, config};
 
 /// The site with another host, the policy routing that the recipe wants, and the recipe's firewall rules in a file.
 fn site() -> (Site, String, PathBuf) {

@@ -1,6 +1,6 @@
 //! `portunus routing`: makes what is missing once, says what is missing in words, removes only what is its own.
 
-use crate::site::{Site, run};
+use super::site::{Site, run};
 
 fn rules(site: &Site) -> String {
     let of = |family: &str| {
@@ -82,7 +82,7 @@ fn without_the_capability_it_says_so() {
     let mut words = vec!["setpriv", "--bounding-set=-net_admin,-net_raw", "--inh-caps=-net_admin,-net_raw"];
     words.extend([env!("CARGO_BIN_EXE_portunus"), "routing"]);
     let unprivileged = |action: &str| {
-        let output = crate::site::within(&site.edge, &[&words[..], &[action]].concat()).output().unwrap();
+        let output = super::site::within(&site.edge, &[&words[..], &[action]].concat()).output().unwrap();
         let text = [output.stdout, output.stderr].concat();
         (output.status.success(), String::from_utf8_lossy(&text).into_owned())
     };

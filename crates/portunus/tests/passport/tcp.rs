@@ -1,7 +1,7 @@
 //! TCP onward from the client's own address: whom the application sees, which sources are rejected, and what happens when pairs collide.
 
+use super::site::{Running, Site, find, run, tcp_echo, within};
 use crate::harness::wait_until;
-use crate::site::{Running, Site, find, run, tcp_echo, within};
 
 /// A listener at 198.51.100.1:25 and [2001:db8:1::1]:25 in front of applications on loopback.
 pub fn config(listener: &str, upstream: &str) -> String {

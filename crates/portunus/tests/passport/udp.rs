@@ -1,7 +1,7 @@
 //! UDP flows: whom the application sees, how headers are taken, what ends a flow, and what does not.
 
+use super::site::{Running, Site, find, udp_echo};
 use crate::harness::wait_until;
-use crate::site::{Running, Site, find, udp_echo};
 
 /// A listener at 198.51.100.1:53 and [2001:db8:1::1]:53 in front of applications on loopback.
 fn listener(settings: &str) -> String {
@@ -28,7 +28,7 @@ fn site(settings: &str) -> (Site, Running) {
 }
 
 fn metric(site: &Site, line: &str) -> bool {
-    let page = crate::site::run(&["ip", "netns", "exec", &site.edge, "curl", "-s", "http://127.0.0.1:9901/metrics"]);
+    let page = super::site::run(&["ip", "netns", "exec", &site.edge, "curl", "-s", "http://127.0.0.1:9901/metrics"]);
     page.lines().any(|found| found == line)
 }
 
@@ -272,7 +272,7 @@ fn a_target_that_was_away_is_reached_again_by_the_same_flow() {
     let client = site.client.clone();
     let asking = format!(
         "{}\n{}",
-        crate::site::CLIENT,
+        super::site::CLIENT,
         r#"
 edge = ("198.51.100.1", 53)
 s = udp(timeout=0.1)
@@ -471,7 +471,7 @@ assert ask(b"three") == b"203.0.113.7 4711 three"
 print("moved")
 time.sleep(100)
 "#,
-        crate::site::CLIENT,
+        super::site::CLIENT,
         ends.display()
     );
     let client = site.client.clone();
@@ -479,7 +479,7 @@ time.sleep(100)
     find(&reported, "asked");
     find(&goes, "203.0.113.7 4711");
     let gone = find(&goes, "pid ");
-    crate::site::run(&["kill", "-9", gone.trim_start_matches("pid ")]);
+    super::site::run(&["kill", "-9", gone.trim_start_matches("pid ")]);
     std::fs::write(&ends, "").unwrap();
     find(&reported, "moved");
     find(&stays, "203.0.113.7 4711");

@@ -14,8 +14,8 @@ use config::{AdminConfig, Endpoint, LogConfig};
 use portunus::admin::{self, AdminHandle, AdminState};
 use telemetry::Reporter;
 
-use crate::exposition::{open_metrics, prometheus_text};
-use crate::record;
+use super::exposition::{open_metrics, prometheus_text};
+use super::record;
 
 /// The admin side with a program behind it that counts what it is asked to do.
 struct Fixture {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use config::{AccessLog, LogConfig, LogFormat, LogOutput};
 use telemetry::{Reporter, RequestRecord, WorkerReport};
 
-use crate::{record, value};
+use super::{record, value};
 
 /// Long enough for any machine; reached only by a defect.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -10,8 +10,8 @@ use telemetry::{
     CertificateExpiry, ConnRecord, Exposition, Reporter, RequestRecord, ServerView, UpstreamView, WorkerReport,
 };
 
-use crate::exposition::{Samples, open_metrics, prometheus_text};
-use crate::record;
+use super::exposition::{Samples, open_metrics, prometheus_text};
+use super::record;
 
 fn reporter(workers: usize) -> Arc<Reporter> {
     Reporter::start(&LogConfig { access: None, level: "info".into() }, workers).unwrap()

@@ -1,12 +1,8 @@
 //! Passport: onward from the client's own address, checked in network namespaces with real client addresses and unmodified servers.
 //!
 //! Needs root and network namespaces, which is where this is used, HAProxy, and nginx with `libnginx-mod-stream`; without them the tests fail rather than skip.
-#![forbid(unsafe_code)]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod batches;
-#[path = "../harness/mod.rs"]
-mod harness;
 mod http;
 mod other_hosts;
 mod routing;

@@ -1,14 +1,6 @@
 //! What the commands say that explain a configuration, held against what the program does: `portunus explain`, `portunus diff`.
 //!
 //! One binary with a module per theme, because each binary links the whole program.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-
-#[path = "../harness/mod.rs"]
-mod harness;
-#[path = "../harness/secure.rs"]
-mod secure;
-#[path = "../harness/signing.rs"]
-mod signing;
 
 mod agreement;
 mod command;
@@ -22,7 +14,7 @@ use serde_json::Value;
 
 /// Runs the program in a folder.
 pub fn portunus(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(harness::PORTUNUS).current_dir(folder).args(arguments).output().unwrap()
+    Command::new(crate::harness::PORTUNUS).current_dir(folder).args(arguments).output().unwrap()
 }
 
 /// What `explain portunus.yaml` says with these arguments more, as JSON that keeps its schema.

@@ -1,6 +1,4 @@
 //! Reporting and the admin side from outside: what reaches a log, a scraper and an operator.
-#![allow(clippy::disallowed_methods, reason = "a test may block its thread")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod admin;
 mod exposition;

@@ -1,18 +1,4 @@
 //! API contracts in the running program, validated on both sides: what the client got, and what a recording upstream saw.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-
-#[path = "../harness/mod.rs"]
-mod harness;
-
-// Parts of the harness that only some tests need stand beside it, not in it.
-#[path = "../harness/frames.rs"]
-mod frames;
-#[path = "../harness/secure.rs"]
-mod secure;
-#[path = "../harness/signing.rs"]
-mod signing;
-#[path = "../harness/websocket.rs"]
-mod websocket;
 
 mod api_mode;
 mod bodies;

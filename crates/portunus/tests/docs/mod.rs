@@ -3,8 +3,6 @@
 //!
 //! A block says by its info string what it is (CONTRIBUTING.md, "Documentation"). `UPDATE=1` writes the generated parts anew. Whether a page reads
 //! well is for people to check.
-#![forbid(unsafe_code)]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod commands;
 mod configurations;

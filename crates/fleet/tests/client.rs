@@ -1,8 +1,6 @@
 //! The client of etcd against etcd itself (the Debian package etcd-server).
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[path = "../../../tests/etcd.rs"]
-mod etcd;
+use crate::etcd;
 
 use std::net::TcpListener;
 use std::process::Command;

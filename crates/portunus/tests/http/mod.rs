@@ -1,22 +1,6 @@
 //! What the gate does with HTTP, black box: raw bytes at the real program, a recording upstream behind it, both sides checked.
 //!
 //! One binary with a module per theme, because each binary links the whole program. Attacks are in `attacks/`.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-
-#[path = "../harness/frames.rs"]
-mod frames;
-#[path = "../harness/http2.rs"]
-mod http2_server;
-#[path = "../harness/mod.rs"]
-mod harness;
-#[path = "../harness/secure.rs"]
-mod secure;
-#[path = "../harness/signing.rs"]
-mod signing;
-#[path = "../harness/trial.rs"]
-mod trial;
-#[path = "../harness/websocket.rs"]
-mod websocket;
 
 mod access;
 mod access_log;

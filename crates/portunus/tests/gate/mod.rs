@@ -1,10 +1,4 @@
 //! The gate's main job, end to end: a request goes in over HTTP or TLS, is routed, and its response comes back.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-
-#[path = "../harness/http2.rs"]
-mod http2_server;
-#[path = "../harness/mod.rs"]
-mod harness;
 
 mod balancing;
 mod checks;
@@ -23,7 +17,7 @@ mod upstreams;
 
 use std::io::Write;
 
-use harness::{Gate, Reply, Upstream, connect, exchange, read_response, statuses};
+use crate::harness::{Gate, Reply, Upstream, connect, exchange, read_response, statuses};
 
 fn gate(upstream: &Upstream) -> Gate {
     Gate::start(&format!(

@@ -1,17 +1,13 @@
 //! The edge without keys: the real program, key servers written in another language, and clients as users have them.
 //!
 //! One binary, because each one links the whole program.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-#![allow(clippy::disallowed_methods, reason = "tests poll, and measure nothing")]
 
 mod client;
 mod connections;
 mod failures;
-#[path = "../harness/mod.rs"]
-mod harness;
 mod http3;
 mod interop;
-mod key_server;
+pub mod key_server;
 mod key_types;
 mod set_up;
 mod memory;
@@ -24,7 +20,7 @@ use keystore::dev_ca::{DevCa, Purpose};
 use tempfile::TempDir;
 use tls::KeyType;
 
-use harness::Gate;
+use crate::harness::Gate;
 use key_server::KeyServer;
 
 /// The name of the site.
@@ -84,7 +80,7 @@ fn start(dir: TempDir, servers: &[&KeyServer], more: &str) -> Gate {
     let gate = Gate::start_in(dir, &yaml(servers, more));
     for server in servers {
         let name = &server.address;
-        harness::wait_until("connections", || {
+        crate::harness::wait_until("connections", || {
             metric(&gate, &format!("portunus_keyless_connections{{group=\"keys\",server=\"{name}\"}}")) >= Some(1.0)
         });
     }

@@ -2,8 +2,6 @@
 //! on both sides.
 //!
 //! One binary, because each one links the whole program. Requests that attack the framing have tests of their own.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-#![allow(clippy::disallowed_methods, reason = "tests poll, and measure nothing")]
 
 mod activation;
 mod admin_socket;
@@ -17,8 +15,6 @@ mod ech;
 mod faults;
 mod fingerprints;
 mod geoip;
-#[path = "../harness/mod.rs"]
-mod harness;
 mod includes;
 mod keystores;
 mod limits;
@@ -41,7 +37,7 @@ mod upgrade_container;
 
 use std::net::SocketAddr;
 
-use harness::{Upstream, exchange};
+use crate::harness::{Upstream, exchange};
 
 /// A configuration: a plain listener `web`, an upstream group `app` for everything, the admin side, and whatever `more` says. `listeners` are further
 /// items of that list.
@@ -84,7 +80,7 @@ fn get(address: SocketAddr) -> String {
 }
 
 /// The value of a metric's sample, named with its labels; none if the page has no such sample.
-fn metric(gate: &harness::Gate, sample: &str) -> Option<f64> {
+fn metric(gate: &crate::harness::Gate, sample: &str) -> Option<f64> {
     let page = gate.metrics();
     page.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' ')?.parse().ok())
 }
@@ -100,6 +96,6 @@ fn launcher_of(gate: u32) -> u32 {
         processes.filter_map(|entry| entry.file_name().into_string().ok()).find(|name| is_it(name))
     };
     // It may come to itself later than the gate.
-    harness::wait_until("a launcher", || find().is_some());
+    crate::harness::wait_until("a launcher", || find().is_some());
     find().unwrap().parse().unwrap()
 }
