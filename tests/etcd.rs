@@ -45,14 +45,14 @@ impl Etcd {
         Etcd::start_program(Path::new("etcd"))
     }
 
-    /// As [`Etcd::start`], of the current release: where `ETCD_CURRENT` says, or where `./x test` puts it. None, said, if it is nowhere.
+    /// As [`Etcd::start`], of the current release: where `ETCD_CURRENT` says, or where `./x verify` puts it. None, said, if it is nowhere.
     pub fn start_current() -> Option<Etcd> {
         let said = std::env::var_os("ETCD_CURRENT").map(PathBuf::from);
         let this = std::env::current_exe().unwrap();
         let tools = this.ancestors().nth(3).map(|target| target.join("tools/etcd/etcd"));
         let found = said.into_iter().chain(tools).find(|path| path.is_file());
         if found.is_none() {
-            eprintln!("skipped: no current release of etcd; `./x test` builds it with Go");
+            eprintln!("skipped: no current release of etcd; `./x verify` builds it with Go");
         }
         found.map(|program| Etcd::start_program(&program))
     }

@@ -16,11 +16,13 @@ OAUTH2_PROXY = "github.com/oauth2-proxy/oauth2-proxy/v7@v7.6.0"
 GRPCURL = "github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.3"
 
 
-def everything(tools):
-    """Installs what is missing; what could not be had, with the reason."""
+def wanted(tools, needs):
+    """Installs what is missing of what the rows need; what could not be had, with the reason."""
     os.makedirs(tools, exist_ok=True)
     missing = {}
-    for name, install in (("go", go), ("python", python), ("envoy", envoy), ("httpbin", httpbin), ("http3", http3), ("quic_go", quic_go), ("quinn", quinn), ("fastapi", fastapi), ("nestjs", nestjs), ("traefik", traefik), ("oauth2_proxy", oauth2_proxy), ("api_firewall", api_firewall), ("grpc_js", grpc_js), ("graphql", graphql), ("grpcurl", grpcurl)):
+    for name, install in INSTALLS.items():
+        if name not in needs:
+            continue
         try:
             install(tools)
         except (Failed, OSError, subprocess.SubprocessError) as failure:
@@ -34,6 +36,11 @@ def everything(tools):
     return missing
 
 
+def is_packaged(row):
+    """Whether all that it needs are small programs of Debian's, which `./x test` installs."""
+    return not row.only_full and {*row.needs} <= {"curl", "dnsmasq", "gtlsclient", "haproxy", "htpasswd", "nghttp", "nginx", "openssl"}
+
+
 # Name in `needs`, program, Debian package.
 PROGRAMS = [
     ("nginx", "nginx", "nginx"),
@@ -43,6 +50,8 @@ PROGRAMS = [
     ("apache", "apache2", "apache2-bin"),
     ("chromium", "chromium", "chromium"),
     ("curl", "curl", "curl"),
+    ("nghttp", "nghttp", "nghttp2-client"),
+    ("openssl", "openssl", "openssl"),
     ("gtlsclient", "gtlsclient", "ngtcp2-client"),
     ("htpasswd", "htpasswd", "apache2-utils"),
     ("wget", "wget", "wget"),
@@ -228,3 +237,23 @@ def once(place, wanted):
 def done(place, wanted):
     with open(os.path.join(place, "installed"), "w", encoding="utf-8") as file:
         file.write(wanted)
+
+
+# Name in `needs`, and what brings it.
+INSTALLS = {
+    "go": go,
+    "python": python,
+    "envoy": envoy,
+    "httpbin": httpbin,
+    "http3": http3,
+    "quic_go": quic_go,
+    "quinn": quinn,
+    "fastapi": fastapi,
+    "nestjs": nestjs,
+    "traefik": traefik,
+    "oauth2_proxy": oauth2_proxy,
+    "api_firewall": api_firewall,
+    "grpc_js": grpc_js,
+    "graphql": graphql,
+    "grpcurl": grpcurl,
+}

@@ -4,6 +4,7 @@ import collections
 import contextlib
 import http.client
 import http.server
+import itertools
 import json
 import os
 import re
@@ -323,9 +324,12 @@ def balance_sticky_cookie(way):
 class NameServer:
     """dnsmasq with records that live for a second, in a mount namespace of its own with the program that asks it."""
 
+    _counted = itertools.count(1)
+
     def __init__(self, records):
         self.place = folder("dnsmasq")
-        self.address = f"127.{os.getpid() % 200 + 20}.53.1"
+        # One of its own for each, since all are on port 53.
+        self.address = f"127.{os.getpid() % 200 + 20}.53.{next(self._counted)}"
         self.hosts = os.path.join(self.place, "hosts")
         self.write(records)
         self.services = []

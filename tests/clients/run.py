@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Real clients and servers through Portunus, beside nginx and HAProxy doing the same. `./x clients` and `./x test` call this.
+"""Real clients and servers through Portunus, beside nginx and HAProxy doing the same. `./x verify clients` calls this, and `./x test` with `--packaged`.
 
-Usage: tests/clients/run.py PORTUNUS TOOLS [--full|--peers] [NAME...]
+Usage: tests/clients/run.py PORTUNUS TOOLS [--full|--peers|--packaged] [NAME...]
 
 PORTUNUS is the program, TOOLS a folder where what is no Debian package is kept between runs. NAME is a row, or what rows begin
 with. For each row one line on stdout: `test clients NAME ... ok`, `FAILED` or `skipped, REASON`; at the end one in cargo's form,
@@ -9,7 +9,11 @@ which `./x test` adds up. What went wrong goes to stderr.
 
 What they serve, we serve: a row fails when Portunus fails what nginx or HAProxy does. Where none of the three does it, the row is
 skipped and says so; where it fails without any proxy, the row itself is broken. The short form asks the others only when Portunus
-fails, since nothing else changes the verdict; `--full` always asks all of them, and takes real time (about an hour).
+fails, since nothing else changes the verdict; `--full` always asks all of them, and takes real time (about an hour). `--packaged` takes
+the rows alone whose programs are Debian packages; they are never retried.
+
+Real programs can be late by themselves: a row that fails is run once more, alone, after all others. If it passes then, it is counted
+as passed and reported as `flaky`, on a line of its own.
 """
 
 import argparse
@@ -29,6 +33,7 @@ from stage import Failed, Settings, Skip
 import rows_access  # noqa: F401  (each adds its rows)
 import rows_balancers  # noqa: F401
 import rows_balancing  # noqa: F401
+import rows_basic  # noqa: F401
 import rows_browser  # noqa: F401
 import rows_compression  # noqa: F401
 import rows_contract  # noqa: F401
@@ -54,12 +59,14 @@ def main():
     Settings.full = arguments.full
     Settings.peers = arguments.full or arguments.peers
     names = chosen(arguments.names)
+    if arguments.packaged:
+        names = [name for name in names if install.is_packaged(ROWS[name])]
     signal.signal(signal.SIGTERM, end)
     stage.make_folder()
     try:
-        missing = install.everything(Settings.tools)
+        missing = install.wanted(Settings.tools, {tool for name in names for tool in ROWS[name].needs})
         stage.make_certificates()
-        return verdicts(names, missing)
+        return verdicts(names, missing, repeats=not arguments.packaged)
     finally:
         stage.remove_folder()
 
@@ -76,6 +83,7 @@ def parse():
     parser.add_argument("tools")
     parser.add_argument("--full", action="store_true", help="real time: streams that are quiet for ten minutes, and the like")
     parser.add_argument("--peers", action="store_true", help="try nginx, HAProxy and no proxy even where Portunus passes")
+    parser.add_argument("--packaged", action="store_true", help="the rows that need nothing but Debian packages")
     parser.add_argument("names", nargs="*", help="rows, or what rows begin with; all by default")
     return parser.parse_intermixed_args()
 
@@ -87,13 +95,20 @@ def chosen(wanted):
     return [row for row in ROWS if not wanted or any(row.startswith(name) for name in wanted)]
 
 
-def verdicts(names, missing):
+def verdicts(names, missing, repeats):
     counts = {"ok": 0, "FAILED": 0, "skipped": 0}
     printing = threading.Lock()
+    again = []
 
-    def one(name):
+    def one(name, is_last=not repeats):
         begin = time.monotonic()
         word, detail = verdict(ROWS[name], missing)
+        if word == "FAILED" and not is_last:
+            again.append(name)
+            print(f"{name} failed, and is run once more when it is alone:\n{detail}", file=sys.stderr, flush=True)
+            return
+        if name in again and word == "ok":
+            print(f"flaky: clients {name} passed when it was run once more", flush=True)
         with printing:
             counts[word] += 1
             print(f"test clients {name} ... {word}{f', {detail}' if word == 'skipped' else ''}", flush=True)
@@ -105,6 +120,8 @@ def verdicts(names, missing):
     names = sorted(names, key=lambda name: -ROWS[name].seconds)
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(one, names))
+    for name in list(again):
+        one(name, is_last=True)
     word = "FAILED" if counts["FAILED"] else "ok"
     print(f"test result: {word}. {counts['ok']} passed; {counts['FAILED']} failed; {counts['skipped']} ignored", flush=True)
     return 1 if counts["FAILED"] else 0

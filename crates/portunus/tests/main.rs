@@ -40,6 +40,7 @@ mod fuzz_corpus;
 
 // The repository: documentation, house rules, and tables that name what the code has.
 mod bounds;
+mod budget;
 mod docs;
 mod history;
 mod layers;

@@ -14,7 +14,7 @@ use telemetry::{KeyServerReporter, Metric, Reporter};
 
 const INTRO: &str = "# Observability
 
-<!-- Generated from the program: UPDATE=1 cargo test -p portunus --test observability. Do not edit. -->
+<!-- Generated from the program: UPDATE=1 cargo test -p portunus --test all observability::. Do not edit. -->
 
 What Portunus says of itself.
 

@@ -1,6 +1,6 @@
 //! Every key of a configuration file: its shape, its default, its meaning. The only place where a key is declared.
 //!
-//! A new key goes here first; `build/` then reads it, and schema and reference follow (`UPDATE=1 cargo test -p portunus --test config`).
+//! A new key goes here first; `build/` then reads it, and schema and reference follow (`UPDATE=1 cargo test -p portunus --test all config::`).
 
 mod acme;
 mod contracts;

@@ -11,6 +11,7 @@ const HOST: &str = "www.portunus.test";
 const STEM: &str = "www.portunus.test.ecdsa";
 
 #[test]
+#[ignore = "needs Pebble: ./x verify ignored"]
 fn an_authority_that_rejects_nonces_and_reuses_authorizations_is_borne() {
     let Some(planned) = Planned::new() else { return };
     let planned = planned.with("PEBBLE_WFE_NONCEREJECT", "60").with("PEBBLE_AUTHZREUSE", "100");
@@ -26,6 +27,7 @@ fn an_authority_that_rejects_nonces_and_reuses_authorizations_is_borne() {
 }
 
 #[test]
+#[ignore = "needs Pebble: ./x verify ignored"]
 fn the_next_authority_is_asked_if_one_does_not_issue() {
     let (Some(first), Some(second)) = (Planned::new(), Planned::new()) else { return };
     let second = second.beside(&first);
@@ -48,6 +50,7 @@ fn the_next_authority_is_asked_if_one_does_not_issue() {
 }
 
 #[test]
+#[ignore = "needs Pebble: ./x verify ignored"]
 fn an_authority_that_forgot_our_account_gets_a_new_one() {
     let Some(planned) = Planned::new() else { return };
     let planned = planned.set("profiles", json!({ "default": { "description": "short", "validityPeriod": 18 } }));
@@ -64,6 +67,7 @@ fn an_authority_that_forgot_our_account_gets_a_new_one() {
 }
 
 #[test]
+#[ignore = "needs Pebble: ./x verify ignored"]
 fn an_order_goes_on_after_the_process_was_killed() {
     let Some(planned) = Planned::new() else { return };
     // Validation takes its time, so that the process can be killed in it, and finds what it looks for in any case.
@@ -87,6 +91,7 @@ fn an_order_goes_on_after_the_process_was_killed() {
 }
 
 #[test]
+#[ignore = "needs Pebble: ./x verify ignored"]
 fn a_full_disk_costs_nothing_but_the_order() {
     let Some(planned) = Planned::new() else { return };
     let upstream = Upstream::ok();
@@ -113,6 +118,7 @@ fn a_full_disk_costs_nothing_but_the_order() {
 
 /// Killed when the authority has just read that it is to issue, and when it hands over what it has issued: whatever had been kept, it is one order.
 #[test]
+#[ignore = "needs Pebble: ./x verify ignored"]
 fn an_order_that_was_finalized_goes_on_after_the_process_was_killed() {
     for (step, path) in [("finalization", "/finalize-order/"), ("download", "/certZ/")] {
         let Some(planned) = Planned::new() else { return };
@@ -136,6 +142,7 @@ fn an_order_that_was_finalized_goes_on_after_the_process_was_killed() {
 
 /// Beyond the time for a renewal, far back, and right again, while the authority's clock is right: it is not asked without an end.
 #[test]
+#[ignore = "needs Pebble: ./x verify ignored"]
 fn a_clock_that_jumps_renews_and_orders_no_more_often_than_that() {
     let Some(planned) = Planned::new() else { return };
     let planned = planned.set("profiles", json!({ "default": { "description": "long", "validityPeriod": 86_400 } }));
@@ -174,6 +181,7 @@ fn a_clock_that_jumps_renews_and_orders_no_more_often_than_that() {
 }
 
 #[test]
+#[ignore = "needs Pebble: ./x verify ignored"]
 fn one_process_orders_for_a_folder_and_the_next_one_takes_over() {
     let Some(planned) = Planned::new() else { return };
     let upstream = Upstream::ok();

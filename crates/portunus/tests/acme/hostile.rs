@@ -158,6 +158,7 @@ fn order(base: &str, side: &str, count: usize) -> String {
 }
 
 #[test]
+#[ignore = "needs Pebble: ./x verify ignored"]
 fn what_a_hostile_authority_sends_is_bounded_and_leads_nowhere() {
     let Some(planned) = Planned::new() else { return };
     let hostile = Hostile::start();

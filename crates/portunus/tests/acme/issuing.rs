@@ -13,6 +13,7 @@ const STEM: &str = "www.portunus.test.ecdsa";
 const STEM_OF_LOCALHOST: &str = "localhost.ecdsa";
 
 #[test]
+#[ignore = "needs Pebble: ./x verify ignored"]
 fn a_request_proves_a_name_before_redirects_and_policies() {
     for web in [", redirect_to_https: true", ", policies: nobody"] {
         let Some(planned) = Planned::new() else { return };
@@ -35,6 +36,7 @@ fn a_request_proves_a_name_before_redirects_and_policies() {
 }
 
 #[test]
+#[ignore = "needs Pebble: ./x verify ignored"]
 fn an_application_may_have_an_acme_client_of_its_own() {
     let Some(planned) = Planned::new() else { return };
     let upstream = Upstream::ok();
@@ -51,6 +53,7 @@ fn an_application_may_have_an_acme_client_of_its_own() {
 
 /// Long chains, several roots to choose from, rules of the future, nonces that are rejected, and orders that it takes a while to look at again.
 #[test]
+#[ignore = "needs Pebble: ./x verify ignored"]
 fn an_authority_may_be_awkward() {
     let Some(planned) = Planned::new() else { return };
     let planned = planned.with("PEBBLE_CHAIN_LENGTH", "3").with("PEBBLE_ALTERNATE_ROOTS", "2").strict();
@@ -68,6 +71,7 @@ fn an_authority_may_be_awkward() {
 }
 
 #[test]
+#[ignore = "needs Pebble: ./x verify ignored"]
 fn both_types_of_key_are_had_and_served() {
     let Some(planned) = Planned::new() else { return };
     let upstream = Upstream::ok();
@@ -86,6 +90,7 @@ fn both_types_of_key_are_had_and_served() {
 }
 
 #[test]
+#[ignore = "needs Pebble: ./x verify ignored"]
 fn addresses_share_a_certificate_that_clients_without_a_name_get() {
     for challenge in [", challenges: tls-alpn-01", ", challenges: http-01"] {
         let Some(planned) = Planned::new() else { return };
@@ -105,6 +110,7 @@ fn addresses_share_a_certificate_that_clients_without_a_name_get() {
 }
 
 #[test]
+#[ignore = "needs Pebble: ./x verify ignored"]
 fn an_account_is_bound_to_another_one_where_the_authority_wants_that() {
     let Some(planned) = Planned::new() else { return };
     let key = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W";
@@ -127,6 +133,7 @@ fn an_account_is_bound_to_another_one_where_the_authority_wants_that() {
 }
 
 #[test]
+#[ignore = "needs Pebble: ./x verify ignored"]
 fn a_profile_says_what_a_certificate_is_like() {
     let Some(planned) = Planned::new() else { return };
     let profiles = json!({

@@ -136,6 +136,7 @@ fn private_keys(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
+#[ignore = "needs Pebble: ./x verify ignored"]
 fn a_key_is_made_at_the_key_server_and_stays_there() {
     let Some(planned) = Planned::new() else { return };
     let upstream = Upstream::ok();
@@ -170,6 +171,7 @@ fn a_key_is_made_at_the_key_server_and_stays_there() {
 }
 
 #[test]
+#[ignore = "needs Pebble: ./x verify ignored"]
 fn a_key_that_the_key_server_has_lost_is_replaced_by_a_new_one() {
     let Some(planned) = Planned::new() else { return };
     let upstream = Upstream::ok();
@@ -189,6 +191,7 @@ fn a_key_that_the_key_server_has_lost_is_replaced_by_a_new_one() {
 }
 
 #[test]
+#[ignore = "needs Pebble: ./x verify ignored"]
 fn a_key_server_that_is_away_or_refuses_is_waited_for_and_nothing_is_ordered() {
     let Some(planned) = Planned::new() else { return };
     let upstream = Upstream::ok();
@@ -213,6 +216,7 @@ fn a_key_server_that_is_away_or_refuses_is_waited_for_and_nothing_is_ordered() {
 }
 
 #[test]
+#[ignore = "needs Pebble: ./x verify ignored"]
 fn orders_that_fail_leave_one_key_behind_and_no_more_are_made_than_the_key_server_keeps() {
     let Some(planned) = Planned::new() else { return };
     let upstream = Upstream::ok();

@@ -1,7 +1,7 @@
 //! Certificates that are ordered, at a real certificate authority: Pebble, with its failure switches. The real program, from a folder without a
 //! certificate to one that is served and renewed.
 //!
-//! Pebble is fetched by `./x test`; where it cannot be had, each test says so and ends.
+//! Tests that need Pebble are ignored by `./x test`; `./x verify ignored` fetches it with Go and runs them.
 
 mod disk;
 mod dns;

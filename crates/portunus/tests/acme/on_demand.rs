@@ -131,6 +131,7 @@ const LONG: Duration = Duration::from_secs(120);
 
 /// A thousand names, always some of them at once and each for two clients at once: each is ordered once, and no other one is.
 #[test]
+#[ignore = "needs Pebble: ./x verify ignored"]
 fn clients_of_a_thousand_names_wait_for_one_order_of_each() {
     const NAMES: usize = 1_000;
     const AT_ONCE: usize = 16;
@@ -168,6 +169,7 @@ fn ask_for<'s>(scope: &'s std::thread::Scope<'s, '_>, gate: &'s Gate, host: &'st
 }
 
 #[test]
+#[ignore = "needs Pebble: ./x verify ignored"]
 fn an_order_on_demand_goes_on_after_the_process_was_killed() {
     let Some(planned) = Planned::new() else { return };
     // Validation takes its time, so that the process can be killed in it, and finds what it looks for in any case.
@@ -208,6 +210,7 @@ fn an_order_on_demand_goes_on_after_the_process_was_killed() {
 }
 
 #[test]
+#[ignore = "needs Pebble: ./x verify ignored"]
 fn on_a_full_disk_nothing_is_ordered_on_demand_and_what_is_there_is_served() {
     let Some(planned) = Planned::new() else { return };
     let upstream = Upstream::ok();
@@ -231,6 +234,7 @@ fn on_a_full_disk_nothing_is_ordered_on_demand_and_what_is_there_is_served() {
 
 /// Two names whose certificates end soon, one of which may not be renewed.
 #[test]
+#[ignore = "needs Pebble: ./x verify ignored"]
 fn before_a_renewal_is_asked_again_and_who_may_have_none_any_more_gets_none() {
     let Some(planned) = Planned::new() else { return };
     let planned = planned.set("profiles", json!({ "default": { "description": "short", "validityPeriod": 24 } }));
@@ -271,6 +275,7 @@ fn before_a_renewal_is_asked_again_and_who_may_have_none_any_more_gets_none() {
 }
 
 #[test]
+#[ignore = "needs Pebble: ./x verify ignored"]
 fn a_name_whose_order_failed_waits_and_takes_no_orders_from_others() {
     let Some(planned) = Planned::new() else { return };
     let upstream = Upstream::ok();

@@ -25,7 +25,7 @@ fn the_command_line_reference_is_what_help_prints() {
     let mut whole = portunus::cli::Arguments::command().term_width(100);
     whole.build();
     let mut out = String::from(
-        "# Command line\n\n<!-- Generated: UPDATE=1 cargo test -p portunus --test docs -->\n\n\
+        "# Command line\n\n<!-- Generated: UPDATE=1 cargo test -p portunus --test all docs:: -->\n\n\
          What `-h` prints, for every command; `--help` says more of some options. Exit status: 0 if all is well, 1 if something was wrong, 2 for problems in the arguments. \
          `portunus man` prints the man page, `portunus completions SHELL` the completions of a shell.\n",
     );

@@ -189,6 +189,7 @@ impl Ordered {
 }
 
 #[test]
+#[ignore = "needs Pebble: ./x verify ignored"]
 fn one_node_orders_and_all_present_what_it_gets() {
     for challenge in ["http-01", "tls-alpn-01"] {
         let Some(planned) = Planned::new() else { return };
@@ -232,6 +233,7 @@ fn one_node_orders_and_all_present_what_it_gets() {
 }
 
 #[test]
+#[ignore = "needs Pebble: ./x verify ignored"]
 fn a_node_that_orders_and_is_killed_is_replaced_and_its_order_goes_on() {
     let Some(planned) = Planned::new() else { return };
     let mut fleet = start(planned, ", challenges: [http-01], names: www.shop.test");
@@ -262,6 +264,7 @@ fn a_node_that_orders_and_is_killed_is_replaced_and_its_order_goes_on() {
 }
 
 #[test]
+#[ignore = "needs Pebble: ./x verify ignored"]
 fn a_name_that_a_client_of_any_node_asks_for_is_ordered_once_and_there_for_all() {
     let Some(planned) = Planned::new() else { return };
     let fleet = start(
@@ -290,6 +293,7 @@ fn a_name_that_a_client_of_any_node_asks_for_is_ordered_once_and_there_for_all()
 }
 
 #[test]
+#[ignore = "needs Pebble: ./x verify ignored"]
 fn files_that_somebody_removes_or_puts_back_change_nothing() {
     let Some(planned) = Planned::new() else { return };
     let fleet = start(planned, ", challenges: [http-01], names: www.shop.test");

@@ -12,6 +12,7 @@ fn what_is_pushed_is_served_everywhere_and_can_be_rolled_back() {
 }
 
 #[test]
+#[ignore = "needs the current etcd: ./x verify ignored"]
 fn on_the_current_release_of_etcd_it_is_the_same() {
     let Some(etcd) = Etcd::start_current() else { return };
     let mut site = Site::on(etcd);
