@@ -17,6 +17,37 @@ const LONG_FILES: &[(&str, usize)] = &[];
 /// Functions that are longer, with their present length. May only shrink: lower the number, or remove the line.
 const LONG_FUNCTIONS: &[(&str, &str, usize)] = &[];
 
+/// Tests that sleep, how often, and why that is no bet on the speed of the machine. May only shrink: a new test waits for an event
+/// (`harness::wait_until`), and a stimulus that is time itself is a setting.
+const SLEEPS: &[(&str, usize, &str)] = &[
+    ("crates/fleet/tests/scale.rs", 4, "measures on request; it is ignored"),
+    ("crates/keyserver/src/conn/tests.rs", 2, "polls"),
+    ("crates/portunus/tests/acme/faults.rs", 1, "nothing happens for a while"),
+    ("crates/portunus/tests/acme/on_demand.rs", 1, "at least as long as a rejection is kept"),
+    ("crates/portunus/tests/attacks/slow.rs", 1, "a client that takes its time"),
+    ("crates/portunus/tests/edge/names.rs", 1, "paces what is sent until an event"),
+    ("crates/portunus/tests/edge/upgrade.rs", 1, "lets a stopped process miss something"),
+    ("crates/portunus/tests/fleet/rolling.rs", 1, "a server that takes its time"),
+    ("crates/portunus/tests/gate/discovery.rs", 2, "counts over the time that it took; a server that takes its time"),
+    ("crates/portunus/tests/gate/retries.rs", 2, "a server and a client that take their time"),
+    ("crates/portunus/tests/gate/shared_rates.rs", 2, "counts over the time that it took"),
+    ("crates/portunus/tests/harness/mod.rs", 3, "polls; a server that is silent"),
+    ("crates/portunus/tests/http/connections.rs", 1, "a client that gives up, at the earliest then"),
+    ("crates/portunus/tests/http/streams.rs", 4, "clients and servers that take their time"),
+    ("crates/portunus/tests/key_server/enrolment.rs", 2, "at least until a token or certificate has ended"),
+    ("crates/portunus/tests/keyless/key_server.rs", 1, "polls"),
+    ("crates/portunus/tests/offload/onward_tls.rs", 1, "nothing happens for a while"),
+    ("crates/portunus/tests/offload/proxy_out.rs", 1, "nothing happens for a while"),
+    ("crates/portunus/tests/passport/tcp.rs", 5, "clients in network namespaces: polls and pauses"),
+    ("crates/portunus/tests/passport/udp.rs", 5, "clients in network namespaces: polls and pauses"),
+    ("crates/portunus/tests/report/admin.rs", 1, "polls"),
+    ("crates/portunus/tests/report/log.rs", 2, "polls"),
+    ("crates/portunus/tests/report/metrics.rs", 1, "at least until a table is shown again"),
+    ("crates/proxy/src/server/tests.rs", 2, "polls"),
+    ("crates/quic/src/tests.rs", 2, "at least as long as a timer"),
+    ("tests/etcd.rs", 1, "polls"),
+];
+
 /// Crates whose purpose needs `unsafe`.
 const UNSAFE_CRATES: &[&str] = &["crates/net/", "crates/tls/"];
 
@@ -147,6 +178,7 @@ fn the_repository_is_tidy() {
         }
     }
     check_lengths(&files, LONG_FILES, LONG_FUNCTIONS, &mut problems);
+    check_sleeps(&files, SLEEPS, &mut problems);
     assert!(problems.is_empty(), "{} breaches of the house rules:\n{}", problems.len(), problems.join("\n"));
 }
 
@@ -328,6 +360,32 @@ fn check_lengths(
             .keys()
             .map(|(path, name)| format!("tidy.rs: {path} {name} is gone; remove it from LONG_FUNCTIONS")),
     );
+}
+
+/// How often a file sleeps in tests: in a file of tests, or below the first `#[cfg(test)]` of another one.
+fn sleeps(file: &File) -> usize {
+    let is_of_tests = file.path.split('/').any(|part| part == "tests" || part == "tests.rs");
+    let lines = file.text.lines().skip_while(|line| !is_of_tests && line.trim() != "#[cfg(test)]");
+    let code = lines.map(|line| line.split("//").next().unwrap_or_default());
+    let is_call = |before: &str| !before.ends_with(|last: char| last.is_alphanumeric() || last == '_');
+    // Not the definition of this pattern, nor what only ends like it.
+    code.map(|line| line.match_indices("sleep(").filter(|(at, _)| is_call(&line[..*at])).count()).sum()
+}
+
+/// A test that sleeps bets on the speed of the machine, but for those that are listed with a reason, and no oftener than it says there.
+fn check_sleeps(files: &[File], listed: &[(&str, usize, &str)], problems: &mut Problems) {
+    let mut excused: BTreeMap<&str, usize> = listed.iter().map(|&(path, count, _)| (path, count)).collect();
+    let rust = files.iter().filter(|file| file.is_rust() && !file.path.ends_with("tests/tidy.rs"));
+    for (file, count) in rust.map(|file| (file, sleeps(file))).filter(|(_, count)| *count > 0) {
+        match excused.remove(file.path.as_str()) {
+            Some(allowed) if allowed == count => {}
+            Some(allowed) if count < allowed => {
+                problems.push(format!("{}: sleeps {count} times, not {allowed}; note that in tidy.rs", file.path))
+            }
+            _ => problems.push(format!("{}: a test that sleeps; wait for an event (harness::wait_until)", file.path)),
+        }
+    }
+    problems.extend(excused.keys().map(|path| format!("tidy.rs: {path} no longer sleeps; remove it from SLEEPS")));
 }
 
 /// Beyond the limit only what is excused, and only up to the excuse; an excuse that is no longer needed goes.
@@ -529,4 +587,22 @@ fn lengths_are_counted_and_the_lists_only_shrink() {
     let mut problems = Problems::new();
     check_lengths(&[File { path: "a.rs".into(), text: "//\n".repeat(801) }], &[], &[], &mut problems);
     assert_eq!(problems.len(), 1);
+}
+
+#[test]
+fn tests_that_sleep_are_listed_and_the_list_only_shrinks() {
+    let count = |path: &str, text: &str, listed: &[(&str, usize, &str)]| {
+        let mut problems = Problems::new();
+        check_sleeps(&[File { path: path.into(), text: text.into() }], listed, &mut problems);
+        problems.len()
+    };
+    let (once, test) = ("std::thread::sleep(x);\n", "crates/a/tests/b.rs");
+    assert_eq!(count(test, once, &[]), 1);
+    assert_eq!(count(test, "// sleep(x)\nwill_sleep(x);\n", &[]), 0);
+    assert_eq!(count("crates/a/src/b.rs", once, &[]), 0, "the program may");
+    assert_eq!(count("crates/a/src/b.rs", &format!("#[cfg(test)]\nmod tests {{\n    {once}}}\n"), &[]), 1);
+    assert_eq!(count(test, once, &[(test, 1, "")]), 0);
+    assert_eq!(count(test, &once.repeat(2), &[(test, 1, "")]), 1, "one more");
+    assert_eq!(count(test, once, &[(test, 2, "")]), 1, "one fewer, to be noted");
+    assert_eq!(count(test, "", &[(test, 1, "")]), 1, "none");
 }

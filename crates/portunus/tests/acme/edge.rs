@@ -105,7 +105,7 @@ pub fn is_served_with(gate: &Gate, host: &str, arguments: &[&str]) -> bool {
     let address = gate.address("tls");
     let resolve = format!("{host}:{}:{}", address.port(), address.ip());
     let output = Command::new("curl")
-        .args(["--silent", "--fail", "--max-time", "10", "--output", "/dev/null", "--resolve", &resolve])
+        .args(["--silent", "--fail", "--max-time", "60", "--output", "/dev/null", "--resolve", &resolve])
         .args(arguments)
         .arg("--cacert")
         .arg(gate.dir.path().join("ca.pem"))

@@ -35,7 +35,7 @@ fn is_served(gate: &Gate, host: &str) -> bool {
 fn is_served_under(store: &Path, gate: &Gate, host: &str) -> bool {
     let address = gate.address("tls");
     let mut command = Command::new("curl");
-    command.args(["--silent", "--fail", "--max-time", "20", "--output", "/dev/null", "--resolve"]);
+    command.args(["--silent", "--fail", "--max-time", "60", "--output", "/dev/null", "--resolve"]);
     command.arg(format!("{host}:{}:{}", address.port(), address.ip())).arg("--cacert");
     command.arg(store.join("ca/ca.pem")).arg(format!("https://{host}:{}/", address.port()));
     command.status().expect("curl is installed (Debian package curl)").success()
@@ -46,7 +46,7 @@ fn make_ca(gate: &Gate) {
     let address = gate.address("tls");
     let host = "first.shop.test";
     let mut command = Command::new("curl");
-    command.args(["--silent", "--insecure", "--max-time", "20", "--output", "/dev/null", "--resolve"]);
+    command.args(["--silent", "--insecure", "--max-time", "60", "--output", "/dev/null", "--resolve"]);
     command
         .arg(format!("{host}:{}:{}", address.port(), address.ip()))
         .arg(format!("https://{host}:{}/", address.port()));
@@ -129,13 +129,15 @@ fn below(planned: &Planned, upstream: &Upstream, settings: &str) -> String {
 /// Longest time that clients wait here, on a machine that does much else.
 const LONG: Duration = Duration::from_secs(120);
 
-/// A thousand names, always some of them at once and each for two clients at once: each is ordered once, and no other one is.
+/// Many names, always some of them at once and each for two clients at once: each is ordered once, and no other one is.
 #[test]
 #[ignore = "needs Pebble: ./x verify ignored"]
-fn clients_of_a_thousand_names_wait_for_one_order_of_each() {
-    const NAMES: usize = 1_000;
-    const AT_ONCE: usize = 16;
+fn clients_of_many_names_wait_for_one_order_of_each() {
+    const NAMES: usize = 48;
+    const AT_ONCE: usize = 8;
     let Some(planned) = Planned::new() else { return };
+    // Pebble gives a validation a few seconds, and a name whose order failed is rejected for an hour: no order may depend on how fast it is.
+    let planned = planned.with("PEBBLE_VA_ALWAYS_VALID", "1");
     let (upstream, authority) = (Upstream::ok(), planned.host());
     let caps = format!("max_names: {NAMES}, max_orders_per_hour: {NAMES}, refusal_time: 1h");
     let settings = format!("max_orders: {AT_ONCE}, on_demand: {{ allow: \"*.portunus.test\", wait: 2m, {caps} }}");
@@ -160,7 +162,8 @@ fn clients_of_a_thousand_names_wait_for_one_order_of_each() {
         format!("portunus_acme_orders_total{{keystore=\"main\",authority=\"{authority}\",result=\"success\"}}");
     wait_until("the name that is ordered anyway", || metric(gate, &orders) == Some(NAMES as f64 + 1.0));
     assert!(!is_served_with(gate, "one-more.portunus.test", &[]), "there are as many as there may be");
-    assert!(is_served_with(gate, "n0.portunus.test", &[]) && is_served_with(gate, "n999.portunus.test", &[]));
+    let last = format!("n{}.portunus.test", NAMES - 1);
+    assert!(is_served_with(gate, "n0.portunus.test", &[]) && is_served_with(gate, &last, &[]));
 }
 
 /// A client that asks for a name, whatever comes of it.

@@ -203,7 +203,7 @@ impl Pebble {
     pub fn manage(&self, path: &str, body: Option<&Value>) -> String {
         let url = format!("https://{}/{path}", self.planned.management);
         let mut command = Command::new("curl");
-        command.args(["--silent", "--show-error", "--fail", "--insecure", "--max-time", "10"]);
+        command.args(["--silent", "--show-error", "--fail", "--insecure", "--max-time", "60"]);
         if let Some(body) = body {
             command.args(["--data", &body.to_string()]);
         }

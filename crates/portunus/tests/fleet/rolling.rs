@@ -4,7 +4,7 @@
 
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fleet::generation::{Bundle, Manifest, gather};
 use fleet::rollout::{Phase, Rollout, Stage};
@@ -127,11 +127,8 @@ fn a_roll_out_survives_its_driver() {
     let at = nodes.iter().position(|node| node.name == driver).unwrap();
     drop(nodes.remove(at));
     let end = || site.store().rollout().unwrap().unwrap().rollout.phase;
-    let until = Instant::now() + Duration::from_secs(120);
-    while !matches!(end(), Phase::Complete | Phase::Halted) {
-        assert!(Instant::now() < until, "nobody drives it");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    let is_over = || matches!(end(), Phase::Complete | Phase::Halted);
+    crate::harness::wait_within(Duration::from_secs(180), "somebody to drive it to its end", is_over);
     // A node that serves the change and is gone halts it.
     let expected = if driver == "a" { "one" } else { "two" };
     nodes.iter().for_each(|node| node.wait_to_say(expected));

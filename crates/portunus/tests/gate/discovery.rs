@@ -240,9 +240,15 @@ fn what_a_hostile_directory_says_is_bounded_and_leads_nowhere() {
     let gate = gate(&format!("consul: {{ address: \"{}\" }}", consul.address), "");
     until_served_by(&gate, &["good"]);
     let before = count.load(Ordering::Relaxed);
+    let since = Instant::now();
     std::thread::sleep(Duration::from_secs(1));
-    let rate = count.load(Ordering::Relaxed) - before;
-    assert!(rate <= 11, "a directory that never waits is asked {rate} times in a second");
+    let asked = count.load(Ordering::Relaxed) - before;
+    // The sleep may have been a long one.
+    let time = since.elapsed();
+    assert!(
+        asked as u128 <= 1 + time.as_millis().div_ceil(100),
+        "a directory that never waits is asked {asked} times in {time:?}"
+    );
     for step in [1, 2, 3, 4, 7] {
         turn.store(step, Ordering::Relaxed);
         let before = count.load(Ordering::Relaxed);

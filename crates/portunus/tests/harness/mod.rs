@@ -34,7 +34,7 @@ use tempfile::TempDir;
 pub use running::{Running, member};
 
 /// Longest wait for anything that must happen; a test that gets there fails.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The program.
 pub const PORTUNUS: &str = env!("CARGO_BIN_EXE_portunus");

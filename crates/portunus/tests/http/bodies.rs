@@ -1,7 +1,6 @@
 //! Bodies and trailers both ways, answers without a body, old clients.
 
 use std::io::{Read, Write};
-use std::time::Duration;
 
 use crate::harness::frames::{DATA, END_STREAM, Frames, HEADERS, frame, get};
 use crate::harness::secure::Secure;
@@ -268,7 +267,7 @@ fn a_body_is_whole_however_its_tls_records_fall() {
     let gate = secure_gate(upstream.address, Parts::default());
     for records in 4..40 {
         let mut client = Secure::connect(gate.address("web"), gate.dir.path(), "a.test", "http/1.1");
-        client.socket().set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        client.socket().set_read_timeout(Some(crate::harness::PATIENCE)).unwrap();
         let body = vec![b'x'; records * 10_000];
         write!(
             client,

@@ -86,7 +86,7 @@ impl Client<'_> {
         let address = self.gate.address("web");
         let output = Command::new("curl")
             .current_dir(self.gate.dir.path())
-            .args(["--silent", "--show-error", "--max-time", "20", "--cacert", "ca.pem", self.option])
+            .args(["--silent", "--show-error", "--max-time", "60", "--cacert", "ca.pem", self.option])
             .args(["--resolve", &format!("a.test:{}:{}", address.port(), address.ip())])
             .args(["--write-out", "\n%{http_code} %{http_version}"])
             .args(options)

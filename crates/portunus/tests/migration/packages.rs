@@ -235,7 +235,7 @@ fn hitch_example() {
         let local = client.socket().local_addr().unwrap().port();
         client.write_all(b"GET / HTTP/1.1\r\nend\n").unwrap();
         assert_eq!(read_response(&mut client).1, b"ok");
-        let got = told.recv_timeout(std::time::Duration::from_secs(20)).unwrap();
+        let got = told.recv_timeout(crate::harness::PATIENCE).unwrap();
         let (kind, payload) = header(&got);
         let [theirs, here] = [&got[24..26], &got[26..28]].map(|port| u16::from_be_bytes([port[0], port[1]]));
         assert_eq!((theirs, here), (local, address.port()));

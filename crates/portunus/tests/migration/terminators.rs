@@ -63,7 +63,7 @@ fn beside(program: &str, text: &str, name: &str) -> [String; 2] {
         let local = client.socket().local_addr().unwrap().port().to_string();
         client.write_all(b"GET / HTTP/1.1\r\nend\n").unwrap();
         assert_eq!(read_response(&mut client).1, b"ok");
-        let got = told.recv_timeout(std::time::Duration::from_secs(20)).unwrap();
+        let got = told.recv_timeout(crate::harness::PATIENCE).unwrap();
         String::from_utf8_lossy(&got)
             .replace(&local, "PORT")
             .replace(&address.ip().to_string(), "HERE")

@@ -291,7 +291,7 @@ fn a_connection_that_takes_nothing_ends() {
     let fixture = start_with(AdminConfig { connection_timeout, ..AdminConfig::at(bind) }).unwrap();
     let Endpoint::Tcp(address) = *fixture.handle.address() else { panic!("TCP was asked for") };
     let mut deaf = TcpStream::connect(address).unwrap();
-    deaf.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
+    deaf.set_write_timeout(Some(crate::harness::PATIENCE)).unwrap();
     let requests = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1000);
     // Until its end is noticed: it is not read at some time, and then it is closed.
     let error = loop {

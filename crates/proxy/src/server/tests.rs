@@ -11,7 +11,7 @@ use telemetry::Exposition;
 
 use super::*;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Site {
     server: Server,
