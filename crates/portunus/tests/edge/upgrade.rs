@@ -613,6 +613,15 @@ fn kill_9_of_the_old_process_makes_the_new_one_its_heir() {
     site.end();
 }
 
+/// Whether something lies in a Unix socket of a process that it has not read, which a stopped one does not.
+fn has_unread(process: u32) -> bool {
+    let output = Command::new("ss").args(["--unix", "--processes", "--no-header"]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let own = text.lines().filter(|line| line.contains("ESTAB") && line.contains(&format!("pid={process},")));
+    // Kind, state, bytes that were not read.
+    own.map(|line| line.split_whitespace().nth(2)).any(|count| count != Some("0"))
+}
+
 /// Held at its last word, which the old process has not heard: that one is stopped meanwhile.
 #[test]
 fn kill_9_of_a_new_process_whose_last_word_was_not_heard_leaves_the_old_one_serving() {
@@ -626,13 +635,14 @@ fn kill_9_of_a_new_process_whose_last_word_was_not_heard_leaves_the_old_one_serv
     std::fs::write(site.dir().join("gate.fifo"), "go\n").unwrap();
     let said = |site: &Upgradable, word: &str| site.gate.diagnostics().iter().filter(|l| l.contains(word)).count();
     wait_until("the new process to be ready", || said(&site, "waits for leave to serve") == 1);
+    wait_until("the old one to be sent that", || has_unread(site.gate.pid()));
     let listening = said(&site, "admin listening");
     kill("STOP", new);
     site.gate.signal("CONT");
     // It is allowed to serve now, and reads that when it goes on, while the old one is stopped.
     let response = get(site.gate.address("web"));
     assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
-    std::thread::sleep(std::time::Duration::from_secs(1));
+    wait_until("leave to be sent", || has_unread(new));
     site.gate.signal("STOP");
     kill("CONT", new);
     wait_until("the new process to serve", || said(&site, "admin listening") > listening);

@@ -149,9 +149,9 @@ fn total_timeout_bounds_all_tries_together() {
 
 #[test]
 fn a_server_whose_responses_take_too_long_is_ejected() {
-    let (late, good) = (slow(1500), Upstream::ok());
+    let (late, good) = (slow(4500), Upstream::ok());
     let gate = gate(&format!(
-        "servers: [\"{}\", \"{}\"], ejection: {{ failures: 2, duration: 1h, latency: 1s }}",
+        "servers: [\"{}\", \"{}\"], ejection: {{ failures: 2, duration: 1h, latency: 4s }}",
         late.address, good.address
     ));
     for _ in 0..12 {
@@ -165,13 +165,13 @@ fn a_server_whose_responses_take_too_long_is_ejected() {
 fn a_client_that_uploads_slowly_ejects_nobody() {
     let servers = [Upstream::ok(), Upstream::ok()];
     let gate = gate(&format!(
-        "servers: [\"{}\", \"{}\"], ejection: {{ failures: 1, duration: 1h, latency: 1s }}",
+        "servers: [\"{}\", \"{}\"], ejection: {{ failures: 1, duration: 1h, latency: 4s }}",
         servers[0].address, servers[1].address
     ));
     let mut client = connect(gate.address("web"));
     write!(client, "POST /r HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 4\r\n\r\nab").unwrap();
     #[expect(clippy::disallowed_methods, reason = "a client of a test that takes its time")]
-    std::thread::sleep(Duration::from_millis(1300));
+    std::thread::sleep(Duration::from_millis(4200));
     client.write_all(b"cd").unwrap();
     assert!(read_response(&mut client).0.starts_with("HTTP/1.1 200"));
     let metrics = gate.metrics();

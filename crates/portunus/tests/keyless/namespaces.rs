@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use super::client::{End, connect, connector, openssl, visit};
 use super::key_server::KeyServer;
@@ -84,7 +83,7 @@ fn an_edge_and_two_key_servers_in_networks_of_their_own() {
         KeyServer::start_with(dir.path(), &networks.enter(index), &["--host", &host, "--behave", behave])
     };
     let (first, second) = (server(0, "alpn"), server(1, "tls12"));
-    let gate = start(dir, &[&first, &second], ", timeout: 300ms");
+    let gate = start(dir, &[&first, &second], ", timeout: 2s");
     let full = || visit(&connector(gate.dir.path()), gate.address("edge")).end;
     while outcomes(&gate, &first, "success") == 0.0 || outcomes(&gate, &second, "success") == 0.0 {
         assert_eq!(full(), ANSWERED);
@@ -128,7 +127,7 @@ impl Apart {
         assert!(ip(&format!("-n {} link set lo up", networks.0[0])));
         let servers = [1, 2].map(|index| key_server(&networks, index, dir.path()));
         let addresses = format!("\"{}\", \"{}\"", servers[0].1, servers[1].1);
-        let yaml = yaml_at(&addresses, ", timeout: 300ms").replace("127.0.0.3:0", "10.77.10.2:0");
+        let yaml = yaml_at(&addresses, ", timeout: 2s").replace("127.0.0.3:0", "10.77.10.2:0");
         let enter = networks.enter(0);
         let mut command = Command::new(enter[0]);
         command.args(&enter[1..]).arg(PORTUNUS);
@@ -136,10 +135,10 @@ impl Apart {
         Apart { networks, servers, gate }
     }
 
-    /// A full handshake and a request. It must end as it should, and soon: the aim is two seconds, a busy test machine is given more.
+    /// A full handshake and a request. It must end as it should, and not hang: the aim is two seconds, which is for the bench to show.
     fn full(&self) -> End {
         let ended = visit(&connector(self.gate.dir.path()), self.gate.address("edge"));
-        assert!(ended.after < Duration::from_secs(10), "{ended:?}");
+        assert!(ended.after < crate::harness::PATIENCE, "{ended:?}");
         println!("{ended:?}");
         ended.end
     }

@@ -253,7 +253,7 @@ fn deadlines_end_a_tunnel_and_say_so() {
     let listeners = "  - { name: idle, bind: \"127.0.0.1:0\", tunnel: { upstream: tcp, idle_timeout: 1s } }
   - { name: life, bind: \"127.0.0.2:0\", tunnel: { upstream: tcp, max_lifetime: 1s } }
   - { name: shake, bind: \"127.0.0.3:0\", tls: { keystore: main }, tunnel: { upstream: tcp } }
-  - { name: own, bind: \"127.0.0.4:0\", tls: { keystore: main }, tunnel: { upstream: tcp }, limits: { tunnel_idle_timeout: 1s, handshake_timeout: 200ms } }";
+  - { name: own, bind: \"127.0.0.4:0\", tls: { keystore: main }, tunnel: { upstream: tcp }, limits: { tunnel_idle_timeout: 1s, handshake_timeout: 3s } }";
     let upstreams = format!("  tcp: {{ servers: [\"{tcp}\"] }}");
     let gate = Gate::start_in(folder(), &yaml(listeners, &upstreams, "limits: { handshake_timeout: 300ms }"));
     let mut idle = connect(gate.address("idle"));
