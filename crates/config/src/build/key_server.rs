@@ -240,6 +240,8 @@ fn client_pattern(text: &str) -> Result<ClientPattern, Fault> {
     if text.is_empty() || text.len() > 1024 || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(unusable("cannot be a name in a certificate"));
     }
+    // Names below a host are DNS names however that is written.
+    let text = text.strip_prefix("DNS:").filter(|rest| rest.starts_with("*.")).unwrap_or(text);
     match (text, text.strip_prefix('*'), text.strip_suffix('*')) {
         ("*", ..) => Ok(ClientPattern::Any),
         ("unix", ..) => Ok(ClientPattern::Unix),

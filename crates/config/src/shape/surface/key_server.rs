@@ -210,7 +210,7 @@ static ACCESS: Object = object(
         required(
             "clients",
             Shape::OneOrMany(&Shape::Text(
-                "a name such as `edge-1.example`, `*.edges.example` or `spiffe://example/edge/*`",
+                "a name such as `edge-1.example`, `*.edges.example`, `spiffe://example/edge/*` or, with its kind, `URI:urn:edge:1`",
             )),
             "Names in the client's certificate (DNS, URI, e-mail, IP of the subject alternative names); `*` for any, `unix` for Unix sockets.",
         ),
