@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::document::{Documents, Fault};
 use crate::media_type::MediaRange;
-use crate::openapi::{self, Operation, PathValues, Router, Shapes};
+use crate::openapi::{self, Leaf, Operation, PathValues, Router, Shapes};
 use crate::options::Options;
 use crate::problem::Problem;
 use crate::schema::{Program, SchemaId};
@@ -112,7 +112,21 @@ impl Contract {
 
     /// What the document says of a request for this canonical path (percent-encoded, starting with `/`).
     pub fn find(&self, method: &str, path: &[u8]) -> Found<'_> {
-        let Some((leaf, values)) = self.router.find(path) else { return Found::UnknownPath };
+        self.found(method, self.router.find(path))
+    }
+
+    /// As [`Contract::find`], for a path of which all is decoded that a path can hold as it is: templates are compared with it decoded likewise.
+    pub fn find_decoded(&self, method: &str, path: &[u8]) -> Found<'_> {
+        self.found(method, self.router.find_decoded(path))
+    }
+
+    /// Whether some template has escapes that a server which decodes would not tell from what they stand for.
+    pub fn has_escapes(&self) -> bool {
+        self.router.has_escapes()
+    }
+
+    fn found<'c>(&'c self, method: &str, at: Option<(&'c Leaf, PathValues)>) -> Found<'c> {
+        let Some((leaf, values)) = at else { return Found::UnknownPath };
         let number = leaf.operations.iter().find(|(have, _)| have == method).map(|(_, number)| *number);
         match number.and_then(|number| self.operation(number)) {
             Some(matched) => Found::Operation(matched, values),

@@ -249,3 +249,22 @@ fn a_document_is_learnt_from_logs_and_then_checks() {
     let (status, _, err) = portunus(&[("access.log", "")], &["contract", "learn", "access.log"]);
     assert!(status == Some(1) && err.contains("nothing to learn"), "{err}");
 }
+
+/// Servers that decode a path before they match it would run the operation that demands more.
+#[test]
+fn a_path_of_two_operations_is_no_valid_request() {
+    let two = format!("{SPEC}  /pets/{{id}}:sell:\n    parameters: [{{name: id, in: path, required: true, schema: {{type: string}}}}]\n    get:\n      responses: {{'204': {{description: done}}}}\n")
+        .replace("type: integer, minimum: 1", "type: string");
+    let ask = |path: &str| {
+        let request = format!("GET /v1/pets/{path} HTTP/1.1\r\nHost: api.example\r\n\r\n");
+        portunus(
+            &[("api.yaml", &two), ("request", &request)],
+            &["contract", "test", "api.yaml", "--request", "request"],
+        )
+    };
+    for (path, is_good) in [("7%3Asell", false), ("7%253asell", false), ("7:sell", true), ("7%3Abuy", true)] {
+        let (status, out, err) = ask(path);
+        assert_eq!(status, Some(i32::from(!is_good)), "{path}: {out}{err}");
+        assert_eq!(out.contains("ambiguous_path"), !is_good, "{path}: {out}{err}");
+    }
+}

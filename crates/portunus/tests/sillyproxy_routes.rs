@@ -76,7 +76,7 @@ fn ask(config: &Config, request: &str) -> String {
         Routed::MethodNotAllowed(allow) => return format!("405 {allow}"),
         Routed::Options(allow) => return format!("200 {allow}"),
         Routed::RedirectTo(status, location) => return format!("{status} {}", String::from_utf8(location).unwrap()),
-        Routed::EncodedSlash | Routed::AmbiguousPath => return "400".to_string(),
+        Routed::EncodedSlash | Routed::AmbiguousPath | Routed::MethodInOtherCase => return "400".to_string(),
     };
     let Action::Forward(forward) = &route.config.action else { panic!("not forwarded") };
     assert_eq!(forward.host, HostRewrite::Upstream);

@@ -4,6 +4,7 @@
 
 pub mod forwarded;
 pub mod underscored;
+pub mod unusual_names;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

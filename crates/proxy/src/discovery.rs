@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use config::{Config, DiscoveryConfig};
+use config::{Config, DiscoveryConfig, is_in_network};
 
 use crate::upstream::resolve::is_inner;
 use crate::upstream::{Found, Group};
@@ -68,7 +68,7 @@ impl Source {
         let networks = &self.config.networks;
         let is_usable = |address: &SocketAddr| match networks.is_empty() {
             true => !is_inner(address.ip()),
-            false => networks.iter().any(|network| network.contains(&address.ip().to_canonical())),
+            false => networks.iter().any(|network| is_in_network(network, address.ip())),
         };
         let mut instances = std::mem::take(&mut listing.instances);
         instances.sort();

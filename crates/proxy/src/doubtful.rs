@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use config::{
     AcmeConfig, Action, AdminConfig, ChallengeKind, Conditions, Config, Endpoint, ForwardTo, HostPattern,
-    ListenerConfig, ServerAddress, Service, TlsConfig, TlsSettings, Trust,
+    ListenerConfig, ServerAddress, Service, TlsConfig, TlsSettings, Trust, canonical_network,
 };
 use ipnet::IpNet;
 use tls::{Policy, ProtocolVersion};
@@ -49,9 +49,11 @@ fn open_trust(config: &Config) -> Vec<String> {
 
 /// The first network that is larger than every private one (10.0.0.0/8 of RFC 1918, fc00::/7 of RFC 4193); neighbours count as one.
 fn beyond_private(networks: &[IpNet]) -> Option<IpNet> {
-    IpNet::aggregate(&networks.to_vec()).into_iter().find(|network| match network {
-        IpNet::V4(network) => network.prefix_len() < 8,
-        IpNet::V6(network) => network.prefix_len() < 7,
+    IpNet::aggregate(&networks.iter().copied().map(canonical_network).collect()).into_iter().find(|network| {
+        match network {
+            IpNet::V4(network) => network.prefix_len() < 8,
+            IpNet::V6(network) => network.prefix_len() < 7,
+        }
     })
 }
 

@@ -292,6 +292,7 @@ async fn respond_unrouted<B: MessageBody, A: ResponseSink>(
         }
         Routed::EncodedSlash => Rejection::of(Reason::EncodedSlash),
         Routed::AmbiguousPath => Rejection::of(Reason::AmbiguousPath),
+        Routed::MethodInOtherCase => Rejection::of(Reason::MethodInOtherCase),
         Routed::MethodNotAllowed(allow) => {
             Rejection::of(Reason::MethodNotAllowed).telling(|details| details.allow = Some(allow))
         }

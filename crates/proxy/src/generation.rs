@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use config::{
     Action, Config, Endpoint, Forward, ForwardTo, HostPattern, KeystoreConfig, ListenerConfig, Place, Secret,
-    ServerAddress, Service, TargetsConfig, TlsConfig, TlsSettings, Trust, UdpListenerConfig,
+    ServerAddress, Service, TargetsConfig, TlsConfig, TlsSettings, Trust, UdpListenerConfig, is_in_network,
 };
 
 use telemetry::UpstreamView;
@@ -18,6 +18,7 @@ use crate::auth::{KeyRing, Verifiers, verifiers};
 use crate::certificates::{self, IdentityTable, TlsFront, TlsRule};
 use crate::client::TrustList;
 use crate::configured_map::ConfiguredMap;
+use crate::contracts::unusual_names::UnusualNames;
 use crate::contracts::{ActiveContract, Contracts};
 use crate::demands::OnDemand;
 use crate::discovery::{Source, Sources};
@@ -69,6 +70,8 @@ pub struct Generation {
     pub contracts: Contracts,
     /// Its policies.
     pub policies: Policies,
+    /// Field names that may be read as others.
+    pub unusual_names: UnusualNames,
     /// Its error pages, and bodies from files.
     pub responses: Responses,
     /// What ClientHellos may be encrypted for.
@@ -120,6 +123,7 @@ impl Generation {
         let verifiers = verifiers.map_err(|found| problems.extend(found)).unwrap_or_default();
         let contracts = Contracts::load(&config, &verifiers, previous.map(|previous| &previous.contracts));
         let contracts = contracts.map_err(|found| problems.extend(found)).ok();
+        let unusual_names = UnusualNames::of(&config, contracts.as_ref());
         let geoip = Geoip::load(&config.geoip, previous.map(|previous| &*previous.geoip));
         let geoip = Arc::new(geoip.map_err(|found| problems.extend(found)).unwrap_or_default());
         let policies = Policies::load(&config, (&verifiers, &geoip), previous.map(|previous| &previous.policies));
@@ -138,6 +142,7 @@ impl Generation {
                 geoip,
                 contracts,
                 policies,
+                unusual_names,
                 responses,
                 hello_keys,
                 number: previous.map_or(0, |previous| previous.number) + 1,
@@ -315,8 +320,7 @@ impl Generation {
     /// Whether a peer may speak for others.
     pub fn trusts(&self, peer: Option<IpAddr>) -> bool {
         let proxies = &self.config.trusted_proxies;
-        !proxies.is_empty()
-            && peer.is_some_and(|peer| proxies.iter().any(|network| network.contains(&peer.to_canonical())))
+        !proxies.is_empty() && peer.is_some_and(|peer| proxies.iter().any(|network| is_in_network(network, peer)))
     }
 }
 

@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 
-use config::{AllowedDestination, SourceConfig, TargetsConfig};
+use config::{AllowedDestination, SourceConfig, TargetsConfig, is_in_network};
 use ipnet::IpNet;
 use net::transparent::canonical;
 use net::{OwnAddresses, Source};
@@ -194,7 +194,7 @@ fn allowed(
     is_v4: Option<bool>,
 ) -> Result<SocketAddr, Rejected> {
     let named = named.map(canonical).filter(|named| named.port() != 0).ok_or(Rejected::Destination)?;
-    if !allow.iter().any(|one| one.network.contains(&named.ip()) && one.ports.contains(&named.port())) {
+    if !allow.iter().any(|one| is_in_network(&one.network, named.ip()) && one.ports.contains(&named.port())) {
         return Err(Rejected::Destination);
     }
     if is_v4.is_some_and(|is_v4| is_v4 != named.is_ipv4()) { Err(Rejected::NoTarget) } else { Ok(named) }
@@ -209,7 +209,7 @@ pub fn not_where_it_came(target: SocketAddr, came_to: Option<SocketAddr>) -> Res
 }
 
 fn is_in(networks: &[IpNet], address: IpAddr) -> bool {
-    networks.iter().any(|network| network.contains(&address))
+    networks.iter().any(|network| is_in_network(network, address))
 }
 
 #[cfg(test)]

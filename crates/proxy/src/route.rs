@@ -11,8 +11,8 @@
 //! 4. Routes with one pattern: more conditions first, then more exact ones, then listeners named, then methods named. What is still equal must
 //!    differ in its methods or have conditions that exclude each other, or the table is rejected; so must two expressions of which neither
 //!    contains the other, and that have a path in common.
-//! 5. A path that another server could read as one of a more specific route (`//`, `;parameters`) is rejected, unless its route opts out; and so is one
-//!    with a parameter that is empty there (`/;/public`), which is another path for it.
+//! 5. A path that another server could read as one of another route that is no less specific (escapes decoded, `//`, `;parameters`) is rejected, unless
+//!    its route opts out; and so is one with a parameter that is empty there (`/;/public`), which is another path for it.
 //! 6. HEAD is served by a route that names GET, unless a route of the same rank names HEAD.
 //!
 //! `tree.rs` searches, `compile.rs` builds and reports conflicts, `template.rs` writes what goes upstream, `lenient.rs` holds what only
@@ -31,13 +31,17 @@ mod tests;
 mod tree;
 mod values;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use config::{Config, RouteConfig, Segment, Service};
 
+use wire::http::Method;
+use wire::http::readings::{Patterns, escaped, is_void};
+
 use crate::host_map::HostMap;
-use ambiguous::is_more_specific;
-pub(crate) use ambiguous::{is_void, readings};
+pub(crate) use ambiguous::readings;
+use ambiguous::{is_more_specific, spells_escapes};
 pub use conditions::{Sought, held_share, share};
 pub use contenders::{Contender, Standing};
 use methods::MethodSet;
@@ -56,6 +60,8 @@ pub struct RouteTable {
     views: Vec<View>,
     /// Listeners of which some route lets connections become WebSockets.
     websockets: Vec<Box<str>>,
+    /// Methods that routes name and `Method` does not.
+    methods: BTreeSet<Box<str>>,
     forbid_unknown_hosts: bool,
 }
 
@@ -64,6 +70,8 @@ pub struct RouteTable {
 struct View {
     hosts: HostMap<Tree>,
     any: Option<Tree>,
+    /// The same with all text decoded, where that makes a difference: what readings of a path are looked up in.
+    decoded: Option<Box<View>>,
 }
 
 impl View {
@@ -90,7 +98,9 @@ pub enum Routed<'a> {
     RedirectTo(u16, Vec<u8>),
     /// `%2F` in a path whose route does not opt in, or that has no route: 400.
     EncodedSlash,
-    /// A server that makes slashes one or drops `;` parameters would read a path of a more specific route: 400.
+    /// The method is one that a route names, but for the case of its letters: 400.
+    MethodInOtherCase,
+    /// A server that decodes a path, makes slashes one or drops `;` parameters would read a path of another route: 400.
     AmbiguousPath,
 }
 
@@ -147,16 +157,27 @@ impl RouteTable {
         let sought = &sought.into();
         let head = sought.head;
         let view = self.listeners.iter().find(|(name, _)| **name == *listener).and_then(|(_, at)| self.views.get(*at));
-        let Some(tree) = view.and_then(|view| view.tree(head.host())) else { return Routed::UnknownHost };
+        let Some((view, tree)) = view.and_then(|view| Some((view, view.tree(head.host())?))) else {
+            return Routed::UnknownHost;
+        };
+        if self.is_in_other_case(&head.method) {
+            return Routed::MethodInOtherCase;
+        }
         match self.search(tree, sought, head.path()) {
             Some((route, _)) if head.has_encoded_slash && !route.config.options.allow_encoded_slash => {
                 Routed::EncodedSlash
             }
-            Some((route, params)) if self.hides_another(tree, sought, route, &params) => Routed::AmbiguousPath,
+            Some((route, params)) if self.hides_another(view, tree, sought, route, &params) => Routed::AmbiguousPath,
             Some((route, params)) => Routed::Found(route, params),
             None if head.has_encoded_slash => Routed::EncodedSlash,
             None => self.not_found(tree, sought),
         }
+    }
+
+    /// Whether no route names a method, and some route names it in another case. Those that are registered are rejected before they come here.
+    fn is_in_other_case(&self, method: &Method) -> bool {
+        let Method::Other(token) = method else { return false };
+        !self.methods.contains(token) && self.methods.iter().any(|named| named.eq_ignore_ascii_case(token))
     }
 
     /// The status that [`Routed::UnknownHost`] deserves: 403 or 404.
@@ -174,19 +195,49 @@ impl RouteTable {
         &self.routes
     }
 
-    /// Whether the path, as other servers may read it, belongs to a more specific route than this one, which it belongs to as it is written; or, where one
-    /// of its parameters is empty for them, to any other route or to none. What an expression does not take it leaves to others on purpose, or to nobody.
-    fn hides_another(&self, tree: &Tree, sought: &Sought<'_>, route: &CompiledRoute, params: &Params) -> bool {
+    /// Whether the path, as other servers may read it, belongs to another route than this one, which it belongs to as it is written, and one that is no
+    /// less specific; or, where one of its parameters is empty for them, to any other route or to none. What an expression does not take it leaves to
+    /// others on purpose, or to nobody.
+    fn hides_another(
+        &self,
+        view: &View,
+        tree: &Tree,
+        sought: &Sought<'_>,
+        route: &CompiledRoute,
+        params: &Params,
+    ) -> bool {
         let head = sought.head;
-        let is_hidden = |reading: &Vec<u8>| {
-            let other = self.search(tree, sought, reading).map(|(other, _)| other);
+        if route.config.options.allow_ambiguous_path {
+            return false;
+        }
+        let decoded = view.decoded.as_ref().and_then(|view| view.tree(head.host()));
+        let patterns = Patterns { expressions: tree.has_expressions, escapes: decoded.is_some() };
+        let is_hidden = |reading: Vec<u8>| {
+            let other = self.search(decoded.unwrap_or(tree), sought, &reading).map(|(other, _)| other);
             let is_another = other.is_none_or(|other| !other.is_same_route(route));
-            let is_guarded = other.is_some_and(|other| is_more_specific(&other.config.path, &route.config.path));
-            let is_left = route.config.path.expression().is_some();
+            let is_guarded = other.is_some_and(|other| {
+                let (one, other) = (&route.config.path, &other.config.path);
+                is_more_specific(other, one) || !is_more_specific(one, other)
+            });
+            let is_left =
+                route.config.path.expression().is_some() && !self.is_meant_escaped(tree, sought, route, &reading);
             is_another && (is_guarded || is_left || has_void_parameter(head.path(), route, params))
         };
-        let is_hidden = |reading: &Vec<u8>| !reading.is_empty() && is_hidden(reading);
-        !route.config.options.allow_ambiguous_path && readings(head).iter().any(is_hidden)
+        readings(head, patterns).into_iter().any(is_hidden) || self.is_spelled_otherwise(tree, sought, route)
+    }
+
+    /// Whether the expression of a route spells escapes, and takes a reading if that is escaped.
+    fn is_meant_escaped(&self, tree: &Tree, sought: &Sought<'_>, route: &CompiledRoute, reading: &[u8]) -> bool {
+        let escaped = if spells_escapes(&route.config.path) { escaped(reading) } else { None };
+        let found = escaped.and_then(|escaped| self.search(tree, sought, &escaped));
+        found.is_some_and(|(found, _)| found.is_same_route(route))
+    }
+
+    /// Whether a path belongs to the expression of another route that spells escapes, if what it has as it is were escaped.
+    fn is_spelled_otherwise(&self, tree: &Tree, sought: &Sought<'_>, route: &CompiledRoute) -> bool {
+        let escaped = if tree.spells_escapes { escaped(sought.head.path()) } else { None };
+        let other = escaped.and_then(|escaped| self.search(tree, sought, &escaped));
+        other.is_some_and(|(other, _)| !other.is_same_route(route) && spells_escapes(&other.config.path))
     }
 
     /// The most specific route of `tree` for what is sought, but with this path.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use config::{TunnelConfig, TunnelRule};
+use config::{TunnelConfig, TunnelRule, is_in_network};
 use ipnet::IpNet;
 
 use crate::host_map::HostMap;
@@ -48,7 +48,7 @@ pub struct Known<'a> {
 impl TunnelRoute {
     fn fits(&self, known: Known<'_>) -> bool {
         (self.alpn.is_empty() || self.alpn.iter().any(|mine| known.protocols.contains(&&**mine)))
-            && self.clients.is_none_or(|network| known.client.is_some_and(|client| network.contains(&client)))
+            && self.clients.is_none_or(|network| known.client.is_some_and(|client| is_in_network(&network, client)))
             && !(known.is_opened && self.passthrough)
     }
 

@@ -188,6 +188,9 @@ reasons! {
         BadMethod "bad_method" Client 400
             "The method is not a token."
             "Correct the client; it may speak TLS or another protocol on a plain listener.";
+        MethodInOtherCase "method_in_other_case" Client 400
+            "The method is a known one in another case, such as `post`: methods are case-sensitive, but not to every server."
+            "Have the client write it in capitals.";
         BadPathByte "bad_path_byte" Client 400
             "The path holds a space, a control or another byte that no path has."
             "Have the client percent-encode it.";
@@ -257,6 +260,9 @@ reasons! {
         DuplicateContentLength "duplicate_content_length" Sender 400
             "There is more than one `Content-Length`."
             "Correct the sender; request smuggling looks like this.";
+        DuplicateAuthorization "duplicate_authorization" Client 400
+            "There are several Authorization fields: one server takes the first, another one the last."
+            "Correct the client.";
         DuplicateExpect "duplicate_expect" Client 400
             "There is more than one `Expect`."
             "Correct the client.";
@@ -430,7 +436,7 @@ reasons! {
             "The path holds an encoded slash (`%2F`), which servers read in two ways."
             "Set `allow_encoded_slash` on the route if the upstream expects them.";
         AmbiguousPath "ambiguous_path" Client 400
-            "Some servers would read the path as that of a more specific route or another operation: empty segments, `;` parameters."
+            "Some servers would read the path as that of another route or operation: escapes that they decode, empty segments, `;` parameters."
             "Correct the client, or set `allow_ambiguous_path` on the route if the upstream reads paths literally.";
         BadParameter "bad_parameter" Client 400
             "A parameter of the path cannot stand where the route's rewrite or upstream puts it."

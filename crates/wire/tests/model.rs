@@ -41,6 +41,11 @@ fn model(head: &str) -> Option<Model> {
         "HTTP/1.0" => true,
         _ => return None,
     };
+    let known =
+        ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "PURGE", "QUERY", "PRI"];
+    if known.iter().any(|known| known.eq_ignore_ascii_case(method) && *known != method) {
+        return None;
+    }
     if !is_token(method) || method.len() > 32 || lines[0].chars().count() > LIMITS.request_line_bytes {
         return None;
     }

@@ -185,7 +185,7 @@ impl Reader<'_> {
         let (method, path) = (self.text(map, "Method"), self.text(map, "Path"));
         let elements = self.elements(map);
         let (Some(method), Some(path), Some(elements)) = (method, path, elements) else { return };
-        let Some(parsed) = Method::from_bytes(method.as_bytes()) else {
+        let Some(parsed) = method_of(&method) else {
             return self.problem(map.place, format_args!("Method: `{}` is not a method", method.escape_debug()));
         };
         if method.bytes().any(|byte| byte.is_ascii_lowercase()) {
@@ -328,4 +328,10 @@ fn settings(name: &str, tls: bool, options: &UpstreamOptions) -> UpstreamConfig 
         ejection: Ejection { failures: 0, ..Ejection::default() },
         ..UpstreamConfig::new(name)
     }
+}
+
+/// A method; also one in lower case, which no request has, so that its route is only warned of.
+fn method_of(text: &str) -> Option<Method> {
+    let in_lower_case = || Method::from_bytes(text.to_ascii_uppercase().as_bytes()).map(|_| Method::Other(text.into()));
+    Method::from_bytes(text.as_bytes()).or_else(in_lower_case)
 }

@@ -558,18 +558,20 @@ fn is_any_host(route: &Node) -> bool {
 
 /// Reads a method (RFC 9110 §9.1: case-sensitive).
 pub(super) fn method(text: &str) -> Result<Method, Fault> {
+    if text.bytes().any(|byte| byte.is_ascii_lowercase()) && headers::is_token(text) {
+        let upper = text.to_ascii_uppercase();
+        method(&upper)?;
+        let what = format!("the method {} is in lower case; methods are case-sensitive", shown(text));
+        return Err(Fault::new(what, format!("write {}", shown(&upper))));
+    }
     match Method::from_bytes(text.as_bytes()) {
         Some(Method::Connect | Method::Trace) => {
             Err(Fault::new(format!("{} is never routed", shown(text)), "remove it; Portunus rejects it everywhere"))
         }
-        Some(_) if matches!(text.to_ascii_uppercase().as_str(), "ALL" | "ANY" | "*") => {
+        Some(_) if matches!(text, "ALL" | "ANY" | "*") => {
             Err(Fault::new(format!("{} is not a method", shown(text)), "remove `methods` for any method"))
         }
-        Some(method) if text.bytes().all(|byte| !byte.is_ascii_lowercase()) => Ok(method),
-        Some(_) => {
-            let what = format!("the method {} is in lower case; methods are case-sensitive", shown(text));
-            Err(Fault::new(what, format!("write {}", shown(&text.to_ascii_uppercase()))))
-        }
+        Some(method) => Ok(method),
         None => Err(Fault::new(
             format!("{} is not a method", shown(text)),
             "use a token of at most 32 characters, such as `GET`",

@@ -10,7 +10,7 @@ mod template;
 pub use model::Operation;
 pub(crate) use model::{Body, Coding, Content, FieldKind, FormField, FormFields, Parameter, Style, XmlRoot};
 pub(crate) use read::{Class, METHODS, dialect, is_of_bytes, read};
-pub(crate) use router::Router;
+pub(crate) use router::{Leaf, Router};
 pub use security::{Demand, Requirement, Scheme, SchemeKind};
 pub(crate) use shape::{Shape, ShapeId, Shapes, Xml};
 pub use template::PathValues;

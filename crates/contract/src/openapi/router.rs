@@ -8,8 +8,23 @@ use super::template::{PathValues, Piece, Template, covers};
 /// Templates by their segments.
 #[derive(Debug, Default)]
 pub(crate) struct Router {
+    tree: Tree,
+    /// The same with all text decoded, and whether that makes a difference: what servers that decode a path before they match it may take it for.
+    decoded: Tree,
+    has_escapes: bool,
+}
+
+/// One tree of templates.
+#[derive(Debug)]
+struct Tree {
     nodes: Vec<TreeNode>,
     leaves: Vec<Leaf>,
+}
+
+impl Default for Tree {
+    fn default() -> Tree {
+        Tree { nodes: vec![TreeNode::default()], leaves: Vec::new() }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -35,12 +50,39 @@ pub(crate) struct Leaf {
 impl Router {
     /// An empty router.
     pub(crate) fn new() -> Router {
-        Router { nodes: vec![TreeNode::default()], leaves: Vec::new() }
+        Router::default()
     }
 
     /// Adds a template with one operation. Templates of the same shape are told apart by their methods; an operation that has this one already is
     /// given back as the error.
     pub(crate) fn add(&mut self, template: &Template, method: &str, operation: usize) -> Result<(), usize> {
+        for decoded in template.decoded() {
+            self.has_escapes |= decoded != *template;
+            // Of two that are one once they are decoded, the second is found to be another one than the first.
+            let _ = self.decoded.add(&decoded, method, operation);
+        }
+        self.tree.add(template, method, operation)
+    }
+
+    /// The leaf that a canonical path leads to, with the values of its expressions.
+    pub(crate) fn find(&self, path: &[u8]) -> Option<(&Leaf, PathValues)> {
+        self.tree.find(path)
+    }
+
+    /// The leaf that a decoded path leads to among templates whose text is decoded.
+    pub(crate) fn find_decoded(&self, path: &[u8]) -> Option<(&Leaf, PathValues)> {
+        let tree = if self.has_escapes { &self.decoded } else { &self.tree };
+        tree.find(path)
+    }
+
+    /// Whether some template has escapes that a server which decodes would not tell from what they stand for.
+    pub(crate) fn has_escapes(&self) -> bool {
+        self.has_escapes
+    }
+}
+
+impl Tree {
+    fn add(&mut self, template: &Template, method: &str, operation: usize) -> Result<(), usize> {
         let mut at = 0;
         for segment in &template.segments {
             at = self.child(at, segment);
@@ -85,8 +127,7 @@ impl Router {
         child
     }
 
-    /// The leaf that a canonical path leads to, with the values of its expressions.
-    pub(crate) fn find(&self, path: &[u8]) -> Option<(&Leaf, PathValues)> {
+    fn find(&self, path: &[u8]) -> Option<(&Leaf, PathValues)> {
         let mut values = PathValues::default();
         let leaf = self.descend(0, path, 1, &mut values)?;
         Some((self.leaves.get(leaf)?, values))
@@ -208,5 +249,26 @@ mod tests {
         let (leaf, _) = two.find(b"/a/1").unwrap();
         assert_eq!((leaf.operations.len(), leaf.allow.as_str()), (2, "GET, POST"));
         assert!(router(&["/a/{x}", "/a/{x}/"]).is_ok());
+    }
+
+    #[test]
+    fn decoded_paths_are_looked_up_in_decoded_templates() {
+        let templates = ["/a%3Ab/{x}", "/{x}/c", "/d%2Fe", "/f%253Ag", "/h:i", "/h%3Ai"];
+        let routed = router(&templates).unwrap();
+        assert!(routed.has_escapes() && !router(&["/a/{x}:y", "/\u{f6}%20"]).unwrap().has_escapes());
+        let rows = [
+            ("/a:b/c", Some(0)),
+            ("/a%3Ab/c", Some(1)),
+            ("/d/e", Some(2)),
+            ("/d%2Fe", Some(2)),
+            ("/f:g", Some(3)),
+            ("/h:i", Some(4)),
+            ("/x/c", Some(1)),
+            ("/x", None),
+        ];
+        for (path, expected) in rows {
+            let found = routed.find_decoded(path.as_bytes()).map(|(leaf, _)| leaf.operations[0].1);
+            assert_eq!(found, expected, "{path}");
+        }
     }
 }

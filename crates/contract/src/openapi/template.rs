@@ -97,6 +97,39 @@ impl Template {
         Template { segments, names: Vec::new() }
     }
 
+    /// The template with its text decoded as often as it can be, as servers see it that decode paths before they match them; a second one where that gives
+    /// slashes, which divide there.
+    pub(crate) fn decoded(&self) -> Vec<Template> {
+        let mut whole = self.clone();
+        let mut divided = Template { segments: Vec::new(), names: self.names.clone() };
+        for segment in &mut whole.segments {
+            let mut rest: Vec<Piece> = Vec::new();
+            for piece in segment {
+                let Piece::Text(text) = piece else {
+                    rest.push(piece.clone());
+                    continue;
+                };
+                *text = decoded_text(text);
+                for part in text.split_inclusive(|byte| *byte == b'/') {
+                    let kept = part.strip_suffix(b"/").unwrap_or(part);
+                    if !kept.is_empty() {
+                        rest.push(Piece::Text(kept.to_vec()));
+                    }
+                    if kept.len() < part.len() {
+                        divided.segments.push(std::mem::take(&mut rest));
+                    }
+                }
+                *text = text
+                    .iter()
+                    .flat_map(|byte| if *byte == b'/' { &b"%2F"[..] } else { std::slice::from_ref(byte) })
+                    .copied()
+                    .collect();
+            }
+            divided.segments.push(rest);
+        }
+        if divided.segments.len() > whole.segments.len() { vec![whole, divided] } else { vec![whole] }
+    }
+
     fn add_value(&mut self, name: &str, segment: &mut Vec<Piece>) -> Result<(), Unusable> {
         if name.is_empty() || name.contains(['{', '/', '?', '#']) {
             return unclear(format!("`{{{name}}}` is no template expression"));
@@ -201,14 +234,42 @@ fn canonical_text(text: &str) -> Result<Vec<u8>, Unusable> {
         if value < 0x20 || value == 0x7f || value == b'\\' {
             return Err(Unusable::Unreachable("control characters and `\\` cannot be part of a path".to_owned()));
         }
-        let is_unreserved = value.is_ascii_alphanumeric() || b"-._~".contains(&value);
-        let is_delimiter = b"!$&'()*+,;=:@".contains(&value);
-        match is_unreserved || (is_delimiter && !was_escaped) {
+        match is_unreserved(value) || (is_delimiter(value) && !was_escaped) {
             true => out.push(value),
             false => out.extend_from_slice(format!("%{value:02X}").as_bytes()),
         }
     }
     Ok(out)
+}
+
+/// Canonical text with the escapes decoded of what a path can hold as it is, and of slashes, however often they are escaped.
+fn decoded_text(mut text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    while let Some((&first, after)) = text.split_first() {
+        text = after;
+        if first != b'%' {
+            out.push(first);
+            continue;
+        }
+        while let Some(inner) = text.strip_prefix(b"25") {
+            text = inner;
+        }
+        let octet = text.get(..2).and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
+        let octet = octet.inspect(|_| text = text.get(2..).unwrap_or_default()).unwrap_or(b'%');
+        match is_unreserved(octet) || is_delimiter(octet) || octet == b'/' {
+            true => out.push(octet),
+            false => out.extend_from_slice(format!("%{octet:02X}").as_bytes()),
+        }
+    }
+    out
+}
+
+fn is_unreserved(octet: u8) -> bool {
+    octet.is_ascii_alphanumeric() || b"-._~".contains(&octet)
+}
+
+fn is_delimiter(octet: u8) -> bool {
+    b"!$&'()*+,;=:@".contains(&octet)
 }
 
 #[cfg(test)]

@@ -173,7 +173,7 @@ fn methods_are_what_they_are() {
         let line = trial.gate.log(lines).pop().unwrap();
         assert_eq!((line["reason"].as_str(), line["method"].as_str()), (reason, Some(method)), "{method}");
     };
-    for method in ["get", "Get", "DELETE", "FOO", "M-SEARCH"] {
+    for method in ["DELETE", "FOO", "foo", "M-SEARCH"] {
         check(method, "", 405, Some("method_not_allowed"));
     }
     check("TRACE", "", 405, Some("method_never_allowed"));
@@ -191,6 +191,40 @@ fn methods_are_what_they_are() {
                 X-Method-Override: PUT\r\nContent-Length: 0\r\n\r\n";
     assert_eq!(statuses(&exchange(trial.gate.address("web"), kept.as_bytes())), [200]);
     assert_eq!(overrides(trial.whole().last().unwrap()), 2, "unless the route says so");
+}
+
+/// Methods are case-sensitive, but Flask runs POST for `post`: a known method in another case, and one that a route names, is nobody's.
+#[test]
+fn a_known_method_in_another_case_is_rejected() {
+    let routes = "  - { name: write, path: /w, methods: [POST, DELETE, SPELL], respond: { status: 403 } }\n";
+    let mut trial = Trial::start(Parts { routes, ..Parts::default() });
+    let request = |method: &str| format!("{method} /w HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    for method in ["post", "Post", "pOST", "delete", "trace", "connect", "get", "propfind", "purge", "spell", "Spell"] {
+        let request = request(method).replace("connect /w", "connect x:80");
+        trial.reject(request, 400, "method_in_other_case");
+    }
+    for method in ["FOO", "foo", "PROPFIND", "GET"] {
+        assert_eq!(trial.pass(request(method)).line(), format!("{method} /w HTTP/1.1"));
+    }
+    trial.finish();
+}
+
+/// What an authentication service is asked about is what the upstream gets: one server takes the first of two fields, another one the last.
+#[test]
+fn credentials_are_there_once() {
+    let mut trial = Trial::start(Parts::default());
+    let request = |fields: &str| format!("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{fields}\r\n");
+    for fields in [
+        "Authorization: Basic YQ==\r\nAuthorization: Basic YQ==\r\n",
+        "authorization: a\r\nX: y\r\nAUTHORIZATION: b\r\n",
+    ] {
+        trial.reject(request(fields), 400, "duplicate_authorization");
+    }
+    let seen =
+        trial.pass(request("Cookie: a=1\r\nX: y\r\ncookie: b=2; c=3\r\nAuthorization: Basic YQ==\r\nCOOKIE: a=4\r\n"));
+    assert_eq!(seen.fields("cookie"), ["a=1; b=2; c=3; a=4"]);
+    assert_eq!((seen.fields("authorization").len(), seen.fields("x").len()), (1, 1));
+    trial.finish();
 }
 
 #[test]

@@ -364,7 +364,29 @@ fn connect_and_trace_are_405_over_http_2_too() {
     client.headers(1, &with(":method", b"TRACE"), true);
     let outcome = client.outcome(1);
     assert!(matches!(outcome, Outcome::Response(405, _)), "{outcome:?}");
+    for method in [&b"trace"[..], b"Connect", b"post"] {
+        let mut client = Frames::open(gate.address("web"), gate.dir.path());
+        client.headers(1, &with(":method", method), true);
+        let outcome = client.outcome(1);
+        assert!(matches!(outcome, Outcome::Response(400, _)), "{outcome:?}");
+    }
     assert_eq!(upstream.raw(), b"");
+}
+
+#[test]
+fn two_authorizations_are_400_and_crumbs_of_cookies_one_field() {
+    let upstream = Upstream::ok();
+    let gate = secure_gate(upstream.address, Parts::default());
+    let mut client = Frames::open(gate.address("web"), gate.dir.path());
+    let crumbs = [("cookie", &b"a=1"[..]), ("cookie", b"b=2"), ("authorization", b"Basic YQ==")];
+    let twice: Vec<Field> = get("/").into_iter().chain(crumbs).chain([("authorization", &b"Basic Yg=="[..])]).collect();
+    client.headers(1, &twice, true);
+    assert!(matches!(client.outcome(1), Outcome::Response(400, _)));
+    assert_eq!(upstream.raw(), b"");
+    let once: Vec<Field> = get("/").into_iter().chain(crumbs).collect();
+    client.headers(3, &once, true);
+    assert_eq!(client.outcome(3), Outcome::Response(200, b"ok".to_vec()));
+    assert_eq!(upstream.seen()[0].fields("cookie"), ["a=1; b=2"]);
 }
 
 #[test]

@@ -237,3 +237,32 @@ fn hop_by_hop_fields_end_here_and_the_message_cannot_be_nominated_away() {
     }
     trial.finish();
 }
+
+/// Servers that turn names into variables take whatever is no letter or digit for one character: `X.Real.IP` is `HTTP_X_REAL_IP` there.
+#[test]
+fn names_that_some_servers_take_for_ours_end_here() {
+    let routes = "  - { name: set, path: /set, upstream: app, request_headers: { set: { X-Tenant: one }, remove: [X-Debug-Mode] } }\n";
+    let mut trial = Trial::start(Parts { routes, ..Parts::default() });
+    for mark in ["!", "#", "$", "%", "&", "'", "*", "+", ".", "^", "`", "|", "~"] {
+        let names = [
+            "X-Forwarded-For",
+            "x-real-IP",
+            "X-Client-Cert-Verified",
+            "Client-Cert",
+            "X-Request-Id",
+            "X-Tenant",
+            "X-Debug-Mode",
+            "content-type",
+        ];
+        let forged: String = names
+            .iter()
+            .map(|name| format!("{}: evil\r\n{}: evil\r\n", name.replace('-', mark), name.replacen('-', mark, 1)))
+            .collect();
+        let others = format!("App{mark}Version: 7\r\nX-Tenants{mark}: kept\r\n");
+        let seen = trial.pass(format!("GET /set HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{forged}{others}\r\n"));
+        assert!(!seen.head.contains("evil"), "{mark}: {}", seen.head);
+        assert_eq!(seen.fields("x-tenant"), ["one"]);
+        assert!(seen.head.contains(&format!("App{mark}Version: 7\r\n")), "{mark}: {}", seen.head);
+    }
+    trial.finish();
+}

@@ -199,6 +199,55 @@ fn a_catch_all_is_no_way_around_a_more_specific_route() {
     trial.finish();
 }
 
+/// Frameworks decode a path before they match it: what they would serve must not be what another route guards. An escape of which no pattern cares passes.
+#[test]
+fn an_escaped_character_is_no_way_around_a_route() {
+    let routes = "  - { name: delete, path: \"/v1/items:delete\", respond: { status: 403 } }
+  - { name: admin, path: \"/@admin\", respond: { status: 403 } }
+  - { name: sum, path: \"/a+b/{*rest}\", respond: { status: 403 } }
+  - { name: purge, path: { regex: \"/r/[a-z]+:purge\" }, respond: { status: 403 } }
+  - { name: marks, path: \"/m!$&'()*,;=\", respond: { status: 403 } }
+  - { name: escaped, path: \"/e%3Ae\", respond: { status: 403 } }
+  - { name: old, path: \"/old/{id}\", upstream: app, allow_ambiguous_path: true }
+  - { name: older, path: \"/old/er:all\", respond: { status: 403 } }
+";
+    let mut trial = Trial::start(Parts { routes, ..Parts::default() });
+    for path in [
+        "/v1/items%3Adelete",
+        "/v1/items%3adelete",
+        "/v1/items%253Adelete",
+        "/v1/items%253adelete",
+        "/v1//items%3Adelete",
+        "/v1;x/items%3Adelete",
+        "/%40admin",
+        "/%2540admin",
+        "/a%2Bb/x",
+        "/a%2bb/x/y",
+        "/r/x%3Apurge",
+        "/r/x%253apurge",
+        "/m%21$&'()*,;=",
+        "/m!%24%26%27%28%29%2A%2C%3B%3D",
+        "/e:e",
+        "/%40admin%3Fx",
+        "/@admin%23",
+    ] {
+        trial.reject(request(path), 400, "ambiguous_path");
+    }
+    for path in [
+        "/files/a%20b",
+        "/files/a%2Bb",
+        "/v1/items%2Cdelete",
+        "/v1/%C3%B6%3A",
+        "/tags/%23rust%3F",
+        "/100%25/%2525",
+        "/r/x%3Aother",
+        "/old/er%3Aall",
+    ] {
+        assert_eq!(trial.pass(request(path)).line(), format!("GET {path} HTTP/1.1"), "{path}");
+    }
+    trial.finish();
+}
+
 /// The path as a server reads it that makes slashes one (nginx), drops `;` parameters (Jetty, Undertow), or does both, before it decodes escapes (Tomcat)
 /// or after (what decodes in front of them).
 fn as_servers_read(path: &str) -> Vec<String> {

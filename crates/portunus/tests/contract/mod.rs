@@ -14,6 +14,7 @@ mod introspection;
 mod lists;
 mod other_bodies;
 mod reload;
+mod readings;
 mod requests;
 mod responses;
 mod samples;

@@ -130,7 +130,8 @@ fn no_field_speaks_of_another_method() {
         assert!(shop.upstream.seen().last().unwrap().fields(name).is_empty(), "{name} went on");
     }
     assert_eq!(shop.get("TRACE /v1/products", "").status, 405);
-    assert_eq!(shop.get("get /v1/products", "").status, 405);
+    assert_eq!(shop.get("get /v1/products", "").status, 400);
+    assert_eq!(shop.get("fetch /v1/products", "").status, 405);
     assert_eq!(shop.seen(), 3);
 }
 
@@ -442,6 +443,51 @@ fn a_path_of_two_operations_is_rejected() {
     let log = Site::with(SLUGS, ", request: log, response: off", &[], shop_response);
     assert_eq!(log.get("GET /admin;x", "").status, 200);
     assert_eq!(log.gate.log(1)[0]["contract"]["reason"], "ambiguous_path");
+}
+
+const CUSTOM_METHODS: &str = r#"
+openapi: 3.0.3
+info: { title: t, version: '1' }
+paths:
+  /r/{id}:
+    parameters: [{ name: id, in: path, required: true, schema: { type: string } }]
+    post: { responses: { default: { description: any } } }
+  /r/{id}:purge:
+    parameters:
+      - { name: id, in: path, required: true, schema: { type: string } }
+      - { name: X-Admin, in: header, required: true, schema: { type: string } }
+    post: { responses: { default: { description: any } } }
+  /%40me:
+    parameters: [{ name: X-Admin, in: header, required: true, schema: { type: string } }]
+    post: { responses: { default: { description: any } } }
+  /{name}:
+    parameters: [{ name: name, in: path, required: true, schema: { type: string } }]
+    post: { responses: { default: { description: any } } }
+"#;
+
+/// Servers that decode a path before they match it run `/r/{id}:purge` for `/r/5%3Apurge`, which demands more.
+#[test]
+fn an_escaped_character_is_no_way_to_another_operation() {
+    let ok = |_: &crate::harness::Seen| Reply::Keep(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec());
+    let site = Site::with(CUSTOM_METHODS, "", &[], ok);
+    for path in ["/r/5%3Apurge", "/r/5%3apurge", "/r/5%253Apurge", "/r/5%253apurge", "/@me", "/%2540me"] {
+        let response = site.get(&format!("POST {path}"), "Content-Length: 0\r\n");
+        assert_eq!(
+            (response.status, &response.json()["code"], site.seen()),
+            (400, &"ambiguous_path".into(), 0),
+            "{path}"
+        );
+    }
+    for path in ["/r/5%3Aother", "/r/a%20b", "/r/a%2Bb", "/r/%C3%B6", "/r/5"] {
+        let before = site.seen();
+        let response = site.get(&format!("POST {path}"), "Content-Length: 0\r\n");
+        assert_eq!((response.status, site.seen()), (200, before + 1), "{path}");
+    }
+    for path in ["/r/5:purge", "/%40me"] {
+        let before = site.seen();
+        let response = site.get(&format!("POST {path}"), "X-Admin: a\r\nContent-Length: 0\r\n");
+        assert_eq!((response.status, site.seen()), (200, before + 1), "{path}");
+    }
 }
 
 /// Of an operation with a parameter that is empty for a server which drops `;` parameters, the path is another one there.

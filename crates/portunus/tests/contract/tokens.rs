@@ -127,7 +127,7 @@ fn one_alternative_is_enough_and_a_bad_token_is_no_key() {
     assert_eq!(site.get("POST /accounts", "X-Api-Key: k\r\n").status, 200);
     assert_eq!(site.get("POST /accounts", "").status, 401);
     let two = format!("Authorization: Bearer {writer}\r\nAuthorization: Bearer {reader}\r\n");
-    assert_eq!(site.get("POST /accounts", &two).status, 401);
+    assert_eq!(site.get("POST /accounts", &two).status, 400);
 }
 
 #[test]
@@ -440,8 +440,6 @@ fn a_token_that_some_would_miss_is_rejected_beside_another_alternative() {
         let site = Site::with(&lax, &format!(", tokens: id | {section}"), &[("secret", SECRET)], ok());
         let none = format!("{}.", unsigned(r#"{"alg":"none"}"#, &claims()));
         for fields in [
-            format!("Authorization: Bearer {none}\r\nAuthorization: Bearer {none}\r\n"),
-            format!("Authorization: Basic dTpw\r\nauthorization: Bearer {none}\r\n"),
             format!("Authorization: Bearer\t{none}\r\n"),
             format!("Authorization: bEARER\t {none}\r\n"),
             format!("Authorization: Bearer,{none}\r\n"),

@@ -184,7 +184,7 @@ fn a_token_may_be_in_a_cookie_or_missing() {
         // What some readers would take for a token is no missing one.
         ("/open", "Authorization: Bearer\r\n".to_owned(), 401),
         ("/open", format!("Authorization: Bearer\t{good}\r\n"), 401),
-        ("/open", format!("Authorization: Basic dTpw\r\nAuthorization: Bearer {good}\r\n"), 401),
+        ("/open", format!("Authorization: Basic dTpw\r\nAuthorization: Bearer {good}\r\n"), 400),
         ("/open", "Authorization: Bearer x.y.z\r\n".to_owned(), 401),
         ("/open", format!("Authorization: Basic dTpw, Bearer {good}\r\n"), 401),
         ("/open", format!("Authorization: Bearer {good},Basic\r\n"), 401),
@@ -336,13 +336,14 @@ fn a_password_lets_in_and_nothing_else_does() {
         (basic("ada", ""), "password_wrong"),
         (basic("bob", "secret"), "password_wrong"),
         (basic("", ""), "password_wrong"),
-        (format!("{}{}", basic("ada", "secret"), basic("eve", "p:w")), "credentials_malformed"),
+        (format!("{}{}", basic("ada", "secret"), basic("eve", "p:w")), "duplicate_authorization"),
         ("Authorization: Bearer x\r\n".to_owned(), "credentials_malformed"),
         ("Authorization: Basic YWRhOnNlY3JldA\r\n".to_owned(), "credentials_malformed"),
         (basic("ada", "secret\0x"), "credentials_malformed"),
     ] {
         let before = site.gate.log(5).len();
-        assert_eq!(site.get("/a", &fields).0, 401, "{fields}");
+        let status = if reason == "duplicate_authorization" { 400 } else { 401 };
+        assert_eq!(site.get("/a", &fields).0, status, "{fields}");
         assert_eq!(site.gate.log(before + 1)[before]["reason"], reason, "{fields}");
     }
     assert_eq!(site.upstream.seen().len(), 4, "what is rejected does not reach the upstream");
@@ -434,14 +435,23 @@ fn with_service(
     rule: &str,
     reply: impl Fn(&crate::harness::Seen) -> Reply + Send + Sync + 'static,
 ) -> (Site, Upstream) {
+    with_service_at("/verify", rule, reply)
+}
+
+fn with_service_at(
+    path: &str,
+    rule: &str,
+    reply: impl Fn(&crate::harness::Seen) -> Reply + Send + Sync + 'static,
+) -> (Site, Upstream) {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("secret"), SECRET).unwrap();
     let (upstream, service) = (Upstream::ok(), Upstream::start(reply));
-    let policies = format!("  people: {{ forward_auth: {{ upstream: auth, path: /verify{rule} }} }}");
+    let policies = format!("  people: {{ forward_auth: {{ upstream: auth, path: \"{path}\"{rule} }} }}");
     let text = yaml(&upstream, &policies, ["", ", policies: people"], "").replace(
         "upstreams:\n",
         &format!("upstreams:\n  auth: {{ servers: [\"{}\"], connect_timeout: 1s }}\n", service.address),
     );
+    let text = text.replace("path: /a,", "path: \"/{*rest}\",");
     (Site { gate: Gate::start_in(folder, &text), upstream }, service)
 }
 
@@ -551,6 +561,28 @@ fn envoys_form_asks_for_the_request_itself() {
         ("POST /verify/a?q=1 HTTP/1.1", vec!["auth.example"], 0)
     );
     assert_eq!(site.upstream.seen()[0].body, b"body");
+}
+
+/// `//admin/users` is the path `/users` of a host to some services; and a query belongs behind the path.
+#[test]
+fn the_path_that_a_service_is_asked_for_is_joined_as_a_path() {
+    for (rule, target, asked) in [
+        ("/", "/admin/users?q=1", Some("/admin/users?q=1")),
+        ("/auth/?x=1", "/fap/a?q=1", Some("/auth/fap/a?x=1&q=1")),
+        ("/auth?x=1", "/fap/a", Some("/auth/fap/a?x=1")),
+        ("/", "//admin/users", None),
+    ] {
+        let (site, service) = with_service_at(rule, ", append_path: true", |_| {
+            Reply::Keep(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec())
+        });
+        let (status, _) = site.get(target, "");
+        let lines: Vec<String> = service.seen().iter().map(|seen| seen.line().to_owned()).collect();
+        let expected: Vec<String> = asked.iter().map(|asked| format!("GET {asked} HTTP/1.1")).collect();
+        assert_eq!(
+            (status, lines, site.upstream.seen().len()),
+            (if asked.is_some() { 200 } else { 400 }, expected, usize::from(asked.is_some()))
+        );
+    }
 }
 
 #[test]

@@ -131,3 +131,22 @@ fn an_upgrade_to_http_2_is_ignored_and_strictness_is_the_same() {
     assert_eq!(client.outcome(3), ok());
     assert_eq!(upstream.seen().len(), 2);
 }
+
+/// A resource of https is asked for over TLS, or by a peer that may say so, as with HTTP/1 (RFC 9110 §7.4).
+#[test]
+fn https_is_not_asked_for_in_the_clear() {
+    let secure = get("/a").map(|(name, value)| (name, if name == ":scheme" { &b"https"[..] } else { value }));
+    let upstream = Upstream::ok();
+    let gate_alone = gate(upstream.address, Parts::default());
+    let mut client = Frames::open_plain(gate_alone.address("web"));
+    client.headers(1, &secure, true);
+    assert!(matches!(client.outcome(1), Outcome::Response(421, _)));
+    client.headers(3, &get("/b"), true);
+    assert_eq!(client.outcome(3), ok());
+    assert_eq!(gate_alone.log(2)[0]["reason"], "https_without_tls");
+    assert_eq!(upstream.seen().len(), 1);
+    let behind = gate(upstream.address, Parts { file: "trusted_proxies: 127.0.0.0/8", ..Parts::default() });
+    let mut client = Frames::open_plain(behind.address("web"));
+    client.headers(1, &secure, true);
+    assert_eq!(client.outcome(1), ok());
+}

@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 use std::path::Path;
 
-use config::network;
+use config::{canonical_network, network};
 use ipnet::IpNet;
 
 /// Largest list, bytes.
@@ -14,7 +14,8 @@ const MAX_LIST_BYTES: u64 = 64 * 1024 * 1024;
 /// Problems of one list that are reported.
 const MAX_PROBLEMS: usize = 10;
 
-/// Addresses, as ranges without overlap in order. IPv4 stands where it does in IPv6 (`::ffff:0:0/96`).
+/// Addresses, as ranges without overlap in order. IPv4 stands where it does in IPv6 (`::ffff:0:0/96`), and a network of IPv6 leaves that out: what is in
+/// a network, `config::is_in_network` says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AddressSet {
     ranges: Vec<(u128, u128)>,
@@ -26,7 +27,7 @@ impl AddressSet {
     /// # Errors
     /// As there.
     pub fn load(path: &Path) -> Result<AddressSet, Vec<String>> {
-        load_networks(path).map(|networks| AddressSet::of_ranges(networks.into_iter().map(range).collect()))
+        load_networks(path).map(|networks| AddressSet::of_ranges(networks.into_iter().flat_map(ranges).collect()))
     }
 
     /// As [`load`](AddressSet::load), of a text.
@@ -34,7 +35,7 @@ impl AddressSet {
     /// # Errors
     /// `LINE: what is wrong`, for each.
     pub fn parse(text: &str) -> Result<AddressSet, Vec<String>> {
-        parse_networks(text).map(|networks| AddressSet::of_ranges(networks.into_iter().map(range).collect()))
+        parse_networks(text).map(|networks| AddressSet::of_ranges(networks.into_iter().flat_map(ranges).collect()))
     }
 
     /// Whether it holds nobody.
@@ -47,7 +48,7 @@ impl AddressSet {
     /// # Errors
     /// As [`load`](AddressSet::load).
     pub fn of(networks: &[IpNet], file: Option<&Path>) -> Result<AddressSet, Vec<String>> {
-        let mut ranges: Vec<_> = networks.iter().copied().map(range).collect();
+        let mut ranges: Vec<_> = networks.iter().copied().flat_map(ranges).collect();
         if let Some(file) = file {
             ranges.extend(AddressSet::load(file)?.ranges);
         }
@@ -56,7 +57,7 @@ impl AddressSet {
 
     /// These networks.
     pub fn of_networks(networks: &[IpNet]) -> AddressSet {
-        AddressSet::of_ranges(networks.iter().copied().map(range).collect())
+        AddressSet::of_ranges(networks.iter().copied().flat_map(ranges).collect())
     }
 
     fn of_ranges(mut ranges: Vec<(u128, u128)>) -> AddressSet {
@@ -123,12 +124,22 @@ fn number(address: IpAddr) -> u128 {
     }
 }
 
-/// First and last address, both of them in.
-fn range(network: IpNet) -> (u128, u128) {
+/// First and last address of IPv4 in IPv6.
+const MAPPED: (u128, u128) = (0xffff << 32, 0xffff_ffff_ffff);
+
+/// First and last address of each part, both of them in.
+fn ranges(network: IpNet) -> impl Iterator<Item = (u128, u128)> {
+    let network = canonical_network(network);
     let bits = u32::from(network.max_prefix_len() - network.prefix_len());
     let host = if bits >= 128 { u128::MAX } else { (1_u128 << bits) - 1 };
     let start = number(network.addr()) & !host;
-    (start, start | host)
+    let end = start | host;
+    // Of two networks one holds the other, or they are apart.
+    let holds_mapped = matches!(network, IpNet::V6(_)) && start <= MAPPED.0 && MAPPED.1 <= end;
+    let whole = (!holds_mapped).then_some((start, end));
+    let before = (holds_mapped && start < MAPPED.0).then(|| (start, MAPPED.0 - 1));
+    let after = (holds_mapped && MAPPED.1 < end).then(|| (MAPPED.1 + 1, end));
+    [whole, before, after].into_iter().flatten()
 }
 
 #[cfg(test)]
@@ -164,7 +175,10 @@ mod tests {
             check(list, address, expected);
         }
         check("", "10.0.0.1", false);
-        check("::/0", "10.0.0.1", true);
+        check("::/0", "10.0.0.1", false);
+        check("::/0", "::fffe:ffff:ffff", true);
+        check("::/0", "0:0:0:0:1::", true);
+        check("::ffff:0:0/96", "10.0.0.1", true);
         check("0.0.0.0/0", "255.255.255.255", true);
         check("0.0.0.0/0", "::1", false);
     }
@@ -174,6 +188,35 @@ mod tests {
         let problems = AddressSet::parse("10.0.0.1\nten\n10.0.0.0/33\n1.2.3\n10.1.2.3/8").unwrap_err();
         assert_eq!(problems.len(), 4);
         assert!(problems[0].starts_with("2: ") && problems[3].starts_with("5: "), "{problems:?}");
+    }
+
+    /// A set holds what one of its networks does, whatever the networks and the address.
+    #[test]
+    fn a_set_holds_what_its_networks_hold() {
+        let mut random = fastrand::Rng::with_seed(36);
+        let address = |random: &mut fastrand::Rng| match random.u8(..4) {
+            0 => IpAddr::from(u32::to_be_bytes(random.choice([0, 0x0a00_0001, 0x7fff_ffff, u32::MAX]).unwrap())),
+            1 => IpAddr::from(
+                random.choice([0, 1, MAPPED.0 - 1, MAPPED.0, MAPPED.1, MAPPED.1 + 1]).unwrap().to_be_bytes(),
+            ),
+            2 => IpAddr::from((MAPPED.0 | u128::from(random.u32(..))).to_be_bytes()),
+            _ => IpAddr::from(random.u128(..).to_be_bytes()),
+        };
+        for _ in 0..20_000 {
+            let networks: Vec<IpNet> = (0..random.usize(1..4))
+                .map(|_| {
+                    let address = address(&mut random);
+                    let most = if address.is_ipv4() { 32 } else { 128 };
+                    IpNet::new(address, random.u8(..=most)).unwrap().trunc()
+                })
+                .collect();
+            let set = AddressSet::of_networks(&networks);
+            for _ in 0..4 {
+                let address = address(&mut random);
+                let expected = networks.iter().any(|network| config::is_in_network(network, address));
+                assert_eq!(set.contains(address), expected, "{address} in {networks:?}");
+            }
+        }
     }
 
     /// Number `at` of a hundred thousand networks that do not touch: every second /24 from 1.0.0.0 on, and every second /48 from 2001:: on.

@@ -40,6 +40,10 @@ pub(super) async fn ask(
     context: Context<'_>,
     subject: &mut Subject,
 ) -> Result<(), Rejection> {
+    // `//admin/users` is the path `/users` of a host to some servers (RFC 3986 §4.2), and another path than the upstream's.
+    if target(rule, head).starts_with(b"//") {
+        return Err(Rejection::of(Reason::AmbiguousPath));
+    }
     let began = Instant::now();
     let result = match respond(rule, head, context).await {
         Ok(answered) => judge(rule, answered, subject),
@@ -83,7 +87,7 @@ pub(super) fn question(rule: &ForwardAuth, head: &RequestHead, context: Context<
     let line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line);
     // What stands behind the path of the configuration may be a credential of ours.
-    let line = match line.split_once('?').filter(|_| !rule.append_path) {
+    let line = match line.split_once('?').filter(|_| !rule.append_path || rule.path.contains('?')) {
         Some((line, _)) => format!("{line}?{REDACTED}"),
         None => line.trim_end_matches(" HTTP/1.1").to_owned(),
     };
@@ -232,15 +236,29 @@ async fn ask_server(
     }
 }
 
+/// What is asked for: the path of the rule, and behind it that of the request where the rule says so, joined by one slash; then the queries of both.
+fn target(rule: &ForwardAuth, head: &RequestHead) -> Vec<u8> {
+    if !rule.append_path {
+        return rule.path.as_bytes().to_vec();
+    }
+    let (path, query) =
+        rule.path.split_once('?').map_or((rule.path.as_str(), None), |(path, query)| (path, Some(query)));
+    let mut out = path.trim_end_matches('/').as_bytes().to_vec();
+    out.extend_from_slice(head.path());
+    let queries = [query.map(str::as_bytes), head.query().strip_prefix(b"?")];
+    for (query, separator) in queries.into_iter().flatten().filter(|query| !query.is_empty()).zip([b'?', b'&']) {
+        out.push(separator);
+        out.extend_from_slice(query);
+    }
+    out
+}
+
 /// The request that asks.
 fn request(rule: &ForwardAuth, head: &RequestHead, context: Context<'_>, method: &Method, server: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(1024);
     out.extend_from_slice(method.as_str().as_bytes());
     out.push(b' ');
-    out.extend_from_slice(rule.path.as_bytes());
-    if rule.append_path {
-        out.extend_from_slice(&head.target);
-    }
+    out.extend_from_slice(&target(rule, head));
     out.extend_from_slice(b" HTTP/1.1\r\n");
     let facts = context.facts();
     let is_secure = facts.secure || is_reported_secure(head, &facts, &context.generation.config.forwarding);
@@ -276,4 +294,45 @@ fn request(rule: &ForwardAuth, head: &RequestHead, context: Context<'_>, method:
     }
     out.extend_from_slice(b"\r\n");
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn paths_are_joined_by_one_slash_and_queries_by_an_ampersand() {
+        for (path, asked, expected) in [
+            ("/", "/admin/users", "/admin/users"),
+            ("/", "/", "/"),
+            ("/", "/a?b=c", "/a?b=c"),
+            ("/auth", "/a?b=c", "/auth/a?b=c"),
+            ("/auth/", "/a/", "/auth/a/"),
+            ("/auth//", "/a", "/auth/a"),
+            ("/auth?x=1", "/fap/a", "/auth/fap/a?x=1"),
+            ("/auth/?x=1", "/a?b", "/auth/a?x=1&b"),
+            ("/?x=1", "/a?", "/a?x=1"),
+            ("/?", "/a?b", "/a?b"),
+            ("/", "//admin/users", "//admin/users"),
+        ] {
+            let rule = ForwardAuth {
+                upstream: String::new(),
+                path: path.to_owned(),
+                append_path: true,
+                host: None,
+                send: Vec::new(),
+                copy: Vec::new(),
+                set_cookies: false,
+                timeout: Duration::ZERO,
+            };
+            let mut head = RequestHead::default();
+            head.target.extend_from_slice(asked.as_bytes());
+            head.path_len = asked.find('?').unwrap_or(asked.len());
+            assert_eq!(target(&rule, &head).escape_ascii().to_string(), expected, "{path} {asked}");
+            let alone = ForwardAuth { append_path: false, ..rule };
+            assert_eq!(target(&alone, &head), path.as_bytes());
+        }
+    }
 }

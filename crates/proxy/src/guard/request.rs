@@ -15,6 +15,7 @@ use contract::{Found, Matched};
 use reason::Reason;
 use telemetry::ShadowKind;
 use wire::http::fields::is_token;
+use wire::http::readings::{Patterns, is_void};
 use wire::http::{BodyFraming, Fields, Method, RequestHead, ResponseHead};
 
 use crate::auth::{Grant, Introspection, Verifier, introspection, lookups, token};
@@ -30,7 +31,7 @@ use crate::message::rejection::{Rejection, Reported};
 use crate::message::scratch::Timers;
 use crate::message::sides::{MessageBody, ResponseSink, while_wanted};
 use crate::own_request::{self, Asked as OwnRequest};
-use crate::route::{CompiledRoute, Params, is_void, readings};
+use crate::route::{CompiledRoute, Params, readings};
 
 /// Fields as a validator visits them.
 pub(super) struct Visited<'f>(pub(super) &'f Fields);
@@ -460,15 +461,18 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    /// The rule of another operation that the path is of where a server makes slashes one or drops `;` parameters. It may demand what the one that
-    /// the path is of as written does not.
+    /// The paths that a server may read this one as, where the route does not say that its upstream reads paths as they are.
+    fn other_readings(&self) -> Vec<Vec<u8>> {
+        let patterns = Patterns { expressions: false, escapes: self.active.contract.has_escapes() };
+        if self.route.config.options.allow_ambiguous_path { Vec::new() } else { readings(self.head, patterns) }
+    }
+
+    /// The rule of another operation that the path is of where a server decodes it, makes slashes one or drops `;` parameters. It may demand what the one
+    /// that the path is of as written does not.
     fn hidden_operation(&self, method: &str, found: &Found<'a>) -> Option<&'a Rule> {
-        if self.route.config.options.allow_ambiguous_path {
-            return None;
-        }
         let own = if let Found::Operation(own, _) = found { Some(own.operation.number()) } else { None };
-        let other = readings(self.head).into_iter().filter(|reading| !reading.is_empty()).find_map(|reading| {
-            let Found::Operation(other, _) = self.active.contract.find(method, &reading) else { return None };
+        let other = self.other_readings().into_iter().find_map(|reading| {
+            let Found::Operation(other, _) = self.active.contract.find_decoded(method, &reading) else { return None };
             Some(other.operation.number()).filter(|other| Some(*other) != own)
         });
         self.active.rule(other?)
@@ -477,14 +481,11 @@ impl<'a> Candidate<'a> {
     /// Whether a value of the path is empty where a server drops `;` parameters, so that the path is none of this operation there.
     fn loses_a_value(&self, method: &str, own: Matched<'_>, values: &PathValues) -> bool {
         let path = self.head.path();
-        let is_elsewhere = |reading: &Vec<u8>| match self.active.contract.find(method, reading) {
+        let is_elsewhere = |reading: &Vec<u8>| match self.active.contract.find_decoded(method, reading) {
             Found::Operation(other, _) => other.operation.number() != own.operation.number(),
             _ => true,
         };
-        let is_elsewhere = |reading: &Vec<u8>| !reading.is_empty() && is_elsewhere(reading);
-        !self.route.config.options.allow_ambiguous_path
-            && readings(self.head).iter().any(is_elsewhere)
-            && own.operation.plain_path_values(values, path).any(is_void)
+        own.operation.plain_path_values(values, path).any(is_void) && self.other_readings().iter().any(is_elsewhere)
     }
 
     /// The rejection of a path that may be that of an operation which is validated, while the one that it is of as written is not.

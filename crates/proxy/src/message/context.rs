@@ -61,6 +61,9 @@ impl<'a> Context<'a> {
         let context = Context::new(worker, conn, generation, head);
         remove_unbelieved(&mut head.fields, &context.client, &generation.config.forwarding);
         generation.policies.remove_subject_fields(&mut head.fields);
+        if head.has_unusual_name {
+            generation.unusual_names.remove(&mut head.fields);
+        }
         context
     }
 

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 use config::{Forwarding, HeaderEdits, HostRewrite, RouteConfig, TracingConfig};
 use telemetry::Trace;
-use wire::http::field_kind::FieldKind;
+use wire::http::field_kind::{FieldKind, folded};
 use wire::http::hop::{is_forbidden_in_trailers, is_nominated, nominates_any};
 use wire::http::http1::write_field;
 use wire::http::{BodyFraming, Fields, RequestHead, ResponseHead, Version};
@@ -103,7 +103,10 @@ impl<'m> TrailerRule<'m> {
             && !is_forbidden_in_trailers(name)
             && !is_nominated(self.head, name);
         let is_subject = self.policies.is_some_and(|policies| policies.is_subject_field(name));
-        may_trail && !is_ours && !is_said && !is_subject
+        // A server may take it for another one, which may not be said here either.
+        let is_taken_for = if self.is_request { folded(name) } else { None };
+        let is_usual = is_taken_for.is_none_or(|other| self.allows(&other));
+        may_trail && !is_ours && !is_said && !is_subject && is_usual
     }
 }
 

@@ -59,7 +59,7 @@ where
     }
 
     fn read_head(&self, limits: &Limits, head: &mut RequestHead) -> Result<(), HeadError> {
-        head.method = Method::from_bytes(self.method).ok_or(HeadError::of(Reason::BadMethod))?;
+        head.method = Method::read(self.method)?;
         let opens_websocket = opening::is_asked_for(self.protocol)?;
         self.read_target(opens_websocket, head)?;
         if head.target.len() > limits.max_request_line_bytes {
@@ -86,6 +86,7 @@ where
             Some(length) => BodyFraming::Length(parse_length(length).ok_or(HeadError::of(Reason::BadContentLength))?),
             None => BodyFraming::Chunked,
         };
+        noted.authorization.only(Reason::DuplicateAuthorization)?;
         match noted.expect.only(Reason::DuplicateExpect)? {
             None => {}
             Some(expect) if expect.eq_ignore_ascii_case(b"100-continue") && !is_bodiless => {
@@ -108,6 +109,7 @@ where
         if self.scheme.map_or(self.authority.is_some(), |scheme| !is_served(scheme)) {
             return Err(HeadError::of(Reason::BadScheme));
         }
+        head.says_https = self.scheme == Some(b"https");
         if self.path == b"*" && head.method == Method::Options {
             head.target.push(b'*');
             head.path_len = 1;
@@ -143,6 +145,7 @@ where
         let mut noted = Noted::default();
         for (name, value) in (self.fields.0)() {
             head.has_underscore |= name.contains(&b'_');
+            head.has_unusual_name |= name.iter().any(|octet| !octet.is_ascii_alphanumeric() && *octet != b'-');
             // HTTP/1 would take it off, and what is checked would not be what is read (RFC 9113 §8.2.1).
             if [value.first(), value.last()].into_iter().flatten().any(|end| matches!(end, b' ' | b'\t')) {
                 return Err(HeadError::of(Reason::SpaceAroundFieldValue));
@@ -162,6 +165,7 @@ where
                 b"host" => noted.hosts += 1,
                 b"content-length" => noted.length.note(value),
                 b"expect" => noted.expect.note(value),
+                b"authorization" => noted.authorization.note(value),
                 _ => {}
             }
             head.fields.push(name, value);
@@ -179,6 +183,7 @@ struct Noted<'m> {
     hosts: usize,
     length: Single<'m>,
     expect: Single<'m>,
+    authorization: Single<'m>,
 }
 
 /// The values of a field that may occur once.

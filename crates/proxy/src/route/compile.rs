@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use config::{Action, Comparison, Expression, ForwardTo, Relation, RouteConfig, Segment};
 
+use super::ambiguous::decoded;
 use super::conditions::{exactness, exclude};
 use super::methods::MethodSet;
 use super::params::MAX_PARAMS;
@@ -41,7 +42,16 @@ impl RouteTable {
             let visible = routes.iter().filter(|route| is_visible(&route.config, listener));
             let visible: Vec<usize> = visible.map(|route| route.index).collect();
             let view = *seen_by.entry(visible).or_insert_with_key(|visible| {
-                views.push(build_view(&routes, visible, &mut conflicts));
+                let mut view = build_view(&routes, visible, &mut conflicts, false);
+                if visible
+                    .iter()
+                    .filter_map(|index| routes.get(*index))
+                    .any(|route| decoded(&route.config.path).is_some())
+                {
+                    // Two routes whose text is one once it is decoded are no conflict: requests for either are rejected as ambiguous.
+                    view.decoded = Some(Box::new(build_view(&routes, visible, &mut Conflicts::default(), true)));
+                }
+                views.push(view);
                 views.len() - 1
             });
             named.push((Box::from(*listener), view));
@@ -55,7 +65,8 @@ impl RouteTable {
             return Err(problems);
         }
         let forbid_unknown_hosts = routes.iter().any(|route| route.config.lenient.forbid_unknown_hosts);
-        Ok(RouteTable { routes, listeners: named, views, websockets, forbid_unknown_hosts })
+        let methods = routes.iter().flat_map(|route| route.methods.others().cloned()).collect();
+        Ok(RouteTable { routes, listeners: named, views, websockets, methods, forbid_unknown_hosts })
     }
 }
 
@@ -64,15 +75,15 @@ fn is_visible(route: &RouteConfig, listener: &str) -> bool {
     route.listeners.is_empty() || route.listeners.iter().any(|name| name == listener)
 }
 
-/// The trees of a listener that sees the routes at these positions.
-fn build_view(routes: &[CompiledRoute], visible: &[usize], conflicts: &mut Conflicts) -> View {
+/// The trees of a listener that sees the routes at these positions, with the text of their patterns as it is or decoded.
+fn build_view(routes: &[CompiledRoute], visible: &[usize], conflicts: &mut Conflicts, decodes: bool) -> View {
     let mut view = View::default();
     for route in visible.iter().filter_map(|index| routes.get(*index)) {
         if route.config.hosts.is_empty() {
-            insert(view.any.get_or_insert_with(Tree::new), route);
+            insert(view.any.get_or_insert_with(Tree::new), route, decodes);
         }
         for host in &route.config.hosts {
-            insert(view.hosts.entry(host, Tree::new), route);
+            insert(view.hosts.entry(host, Tree::new), route, decodes);
         }
     }
     for (host, tree) in view.hosts.iter_mut() {
@@ -84,10 +95,11 @@ fn build_view(routes: &[CompiledRoute], visible: &[usize], conflicts: &mut Confl
     view
 }
 
-fn insert(tree: &mut Tree, route: &CompiledRoute) {
+fn insert(tree: &mut Tree, route: &CompiledRoute, decodes: bool) {
     let config = &route.config;
     let number = u32::try_from(route.index).unwrap_or(u32::MAX);
-    tree.insert(&config.path, number, config.lenient.empty_parameters);
+    let decoded = if decodes { decoded(&config.path) } else { None };
+    tree.insert(decoded.as_ref().unwrap_or(&config.path), number, config.lenient.empty_parameters);
     tree.redirects |= config.lenient.redirect_to_match;
 }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use config::{
     Comparison, Conditions, Expression, HostPattern, Ja4Pattern, Origins, Relation, Share, ValueCondition, ValueMatch,
-    ValueOf,
+    ValueOf, is_in_network,
 };
 use ipnet::IpNet;
 use wire::http::RequestHead;
@@ -158,10 +158,7 @@ pub(super) fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
 }
 
 fn is_client(networks: &[IpNet], client: Option<IpAddr>) -> bool {
-    client.is_some_and(|client| {
-        let client = client.to_canonical();
-        networks.iter().any(|network| network.contains(&client))
-    })
+    client.is_some_and(|client| networks.iter().any(|network| is_in_network(network, client)))
 }
 
 fn has_server_name(names: &[HostPattern], tls: Option<&tls::Info>) -> bool {

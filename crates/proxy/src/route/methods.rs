@@ -73,6 +73,11 @@ impl MethodSet {
             }
     }
 
+    /// Named methods that `Method` does not name.
+    pub(super) fn others(&self) -> impl Iterator<Item = &Box<str>> {
+        self.others.iter()
+    }
+
     /// Whether every method is served.
     pub(super) fn is_any(&self) -> bool {
         self.named & ANY != 0

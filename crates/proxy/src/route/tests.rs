@@ -3,6 +3,7 @@
 
 mod differential;
 mod matching;
+mod readings;
 mod templates;
 
 use config::*;
@@ -176,7 +177,7 @@ pub(super) fn ask(table: &RouteTable, listener: &str, request: &str) -> String {
         Routed::MethodNotAllowed(allow) => format!("405 {allow}"),
         Routed::Options(allow) => format!("200 {allow}"),
         Routed::RedirectTo(status, location) => format!("{status} {}", String::from_utf8(location).unwrap()),
-        Routed::EncodedSlash | Routed::AmbiguousPath => "400".to_string(),
+        Routed::EncodedSlash | Routed::AmbiguousPath | Routed::MethodInOtherCase => "400".to_string(),
     }
 }
 

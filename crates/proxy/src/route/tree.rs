@@ -6,6 +6,7 @@
 
 use config::{Expression, PathPattern, Segment};
 
+use super::ambiguous::spells_escapes;
 use super::params::Params;
 use crate::configured_map::ConfiguredMap;
 
@@ -21,6 +22,10 @@ pub(super) struct Tree {
     empty_values: bool,
     /// Whether some route redirects to a path that would match.
     pub(super) redirects: bool,
+    /// Whether some pattern is an expression.
+    pub(super) has_expressions: bool,
+    /// Whether some expression spells escapes.
+    pub(super) spells_escapes: bool,
 }
 
 /// One place in the tree.
@@ -111,12 +116,15 @@ pub(super) struct Candidates<'t, 's> {
 impl Tree {
     /// A tree without patterns.
     pub(super) fn new() -> Tree {
-        Tree { nodes: vec![Node::default()], empty_values: false, redirects: false }
+        let nodes = vec![Node::default()];
+        Tree { nodes, empty_values: false, redirects: false, has_expressions: false, spells_escapes: false }
     }
 
     /// Adds the pattern of route number `route`.
     pub(super) fn insert(&mut self, pattern: &PathPattern, route: u32, empty_values: bool) {
         self.empty_values |= empty_values;
+        self.has_expressions |= pattern.expression().is_some();
+        self.spells_escapes |= spells_escapes(pattern);
         let mut at = 0;
         for segment in &pattern.segments {
             at = match segment {

@@ -1,5 +1,7 @@
 //! What a request field means to a gateway, by its name: which end here, which we write, and which say who the client is.
 
+use super::octets;
+
 /// How a field of a request is treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldKind {
@@ -95,6 +97,14 @@ fn kind_by_start(name: &[u8]) -> FieldKind {
     } else {
         FieldKind::Plain
     }
+}
+
+/// A name as servers read it that turn names into variables (CGI, RFC 3875 §4.1.18): in lower case, with a hyphen for whatever is no letter or digit. None
+/// where that makes no other name, case apart.
+pub fn folded(name: &[u8]) -> Option<Vec<u8>> {
+    let is_unusual = octets::span(name, octets::ORDINARY) < name.len();
+    let fold = |octet: &u8| if octet.is_ascii_alphanumeric() { octet.to_ascii_lowercase() } else { b'-' };
+    is_unusual.then(|| name.iter().map(fold).collect())
 }
 
 /// Whether a field may be among those that trusted proxies are believed in: it says who the client is, and is not about its certificate.

@@ -50,7 +50,8 @@ pub enum Method {
 }
 
 impl Method {
-    /// The method whose token these bytes are; none if they are no token or longer than 32 bytes.
+    /// The method whose token these bytes are; none if they are no token or longer than 32 bytes, or a registered method in another case: methods are
+    /// case-sensitive (RFC 9110 §9.1), but frameworks that are not would execute what no rule for that method has seen.
     pub fn from_bytes(bytes: &[u8]) -> Option<Method> {
         Some(match bytes {
             b"GET" => Method::Get,
@@ -62,11 +63,20 @@ impl Method {
             b"OPTIONS" => Method::Options,
             b"TRACE" => Method::Trace,
             b"PATCH" => Method::Patch,
-            _ if bytes.len() <= MAX_METHOD_BYTES && is_token(bytes) => {
+            _ if bytes.len() <= MAX_METHOD_BYTES && is_token(bytes) && !is_in_other_case(bytes) => {
                 Method::Other(std::str::from_utf8(bytes).ok()?.into())
             }
             _ => return None,
         })
+    }
+
+    /// As [`Method::from_bytes`], for what a client sent.
+    ///
+    /// # Errors
+    /// 400 with a code.
+    pub fn read(bytes: &[u8]) -> Result<Method, HeadError> {
+        let reason = || if is_in_other_case(bytes) { Reason::MethodInOtherCase } else { Reason::BadMethod };
+        Method::from_bytes(bytes).ok_or_else(|| HeadError::of(reason()))
     }
 
     /// The token.
@@ -92,6 +102,57 @@ impl Method {
             Method::Post | Method::Connect | Method::Patch | Method::Other(_) => false,
         }
     }
+}
+
+/// Methods of the registry of RFC 9110 §16.1.1 beside those that [`Method`] names, and `PURGE`, which caches have.
+const REGISTERED: &[&str] = &[
+    "ACL",
+    "BASELINE-CONTROL",
+    "BIND",
+    "CHECKIN",
+    "CHECKOUT",
+    "COPY",
+    "LABEL",
+    "LINK",
+    "LOCK",
+    "MERGE",
+    "MKACTIVITY",
+    "MKCALENDAR",
+    "MKCOL",
+    "MKREDIRECTREF",
+    "MKWORKSPACE",
+    "MOVE",
+    "ORDERPATCH",
+    "PRI",
+    "PROPFIND",
+    "PROPPATCH",
+    "PURGE",
+    "QUERY",
+    "REBIND",
+    "REPORT",
+    "SEARCH",
+    "UNBIND",
+    "UNCHECKOUT",
+    "UNLINK",
+    "UNLOCK",
+    "UPDATE",
+    "UPDATEREDIRECTREF",
+    "VERSION-CONTROL",
+    "GET",
+    "HEAD",
+    "POST",
+    "PUT",
+    "DELETE",
+    "CONNECT",
+    "OPTIONS",
+    "TRACE",
+    "PATCH",
+];
+
+/// Whether a token is a registered method but for the case of its letters.
+fn is_in_other_case(token: &[u8]) -> bool {
+    token.iter().any(u8::is_ascii_lowercase)
+        && REGISTERED.iter().any(|method| token.eq_ignore_ascii_case(method.as_bytes()))
 }
 
 /// How a message's body is delimited (RFC 9112 §6.3).
@@ -134,6 +195,8 @@ pub struct RequestHead {
     /// The name of some field holds an underscore. Who turns names into variables, as CGI does, takes it for a hyphen, so such a request passes only where
     /// somebody says that the name is meant.
     pub has_underscore: bool,
+    /// The name of some field holds something else than letters, digits and hyphens.
+    pub has_unusual_name: bool,
     /// How the body is delimited.
     pub framing: BodyFraming,
     /// The client sent `Expect: 100-continue` (RFC 9110 §10.1.1).
@@ -159,6 +222,7 @@ impl RequestHead {
         self.has_encoded_slash = false;
         self.has_plain_path = false;
         self.has_underscore = false;
+        self.has_unusual_name = false;
         self.says_https = false;
         self.authority.clear();
         self.fields.clear();
@@ -278,7 +342,13 @@ mod tests {
         check_method("OPTIONS", Some(Method::Options), true);
         check_method("TRACE", Some(Method::Trace), true);
         check_method("PATCH", Some(Method::Patch), false);
-        check_method("get", Some(Method::Other("get".into())), false);
+        for other_case in
+            ["get", "Post", "pATCH", "trace", "connecT", "propfind", "Purge", "m-search", "version-Control"]
+        {
+            let is_unknown = other_case == "m-search";
+            check_method(other_case, is_unknown.then(|| Method::Other(other_case.into())), false);
+        }
+        check_method("PROPFIND", Some(Method::Other("PROPFIND".into())), false);
         check_method("M-SEARCH", Some(Method::Other("M-SEARCH".into())), false);
         check_method(&"A".repeat(32), Some(Method::Other("A".repeat(32).into())), false);
         check_method(&"A".repeat(33), None, false);
@@ -315,6 +385,7 @@ mod tests {
             has_encoded_slash: true,
             has_plain_path: true,
             has_underscore: true,
+            has_unusual_name: true,
             says_https: true,
             authority: b"a".to_vec(),
             fields: fields.clone(),

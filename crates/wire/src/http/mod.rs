@@ -15,6 +15,7 @@ pub mod http3;
 pub mod percent;
 pub mod qpack;
 pub mod quality;
+pub mod readings;
 pub mod target;
 
 pub use chunked::{ChunkEvent, ChunkedDecoder};

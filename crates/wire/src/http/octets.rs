@@ -3,38 +3,41 @@
 //! Owns the character classes of every HTTP parser here, so that no two of them can disagree. Parses nothing itself.
 
 /// `tchar`: methods, field names, connection options (RFC 9110 §5.6.2).
-pub(super) const TOKEN: u8 = 1 << 0;
+pub(super) const TOKEN: u16 = 1 << 0;
 /// `tchar` without `_`: field names in requests, where many servers read `_` and `-` as the same.
-pub(super) const NAME: u8 = 1 << 1;
+pub(super) const NAME: u16 = 1 << 1;
 /// What a field value may hold: visible characters, SP, HTAB and obs-text (RFC 9110 §5.5).
-pub(super) const VALUE: u8 = 1 << 2;
+pub(super) const VALUE: u16 = 1 << 2;
 /// `pchar` without `%`, and `/`: what stands for itself in a path (RFC 3986 §3.3).
-pub(super) const PATH: u8 = 1 << 3;
+pub(super) const PATH: u16 = 1 << 3;
 /// `pchar`, `/` and `?`: what stands for itself in a query (RFC 3986 §3.4), and `%`.
-pub(super) const QUERY: u8 = 1 << 4;
+pub(super) const QUERY: u16 = 1 << 4;
 /// Letters, digits, `-`, `.` and `_`: a registered name as far as we accept one.
-pub(super) const HOST: u8 = 1 << 5;
+pub(super) const HOST: u16 = 1 << 5;
 /// `unreserved` (RFC 3986 §2.3): an escape of one of these is decoded.
-pub(super) const UNRESERVED: u8 = 1 << 6;
+pub(super) const UNRESERVED: u16 = 1 << 6;
 /// Visible ASCII and octets beyond ASCII: what a request target may hold before its form is known.
-pub(super) const TARGET: u8 = 1 << 7;
+pub(super) const TARGET: u16 = 1 << 7;
 
-static CLASSES: [u8; 256] = classes();
+/// Letters, digits and `-`: field names that nobody takes for another one.
+pub(super) const ORDINARY: u16 = 1 << 8;
+
+static CLASSES: [u16; 256] = classes();
 
 /// Whether `octet` belongs to one of the `classes`.
 #[inline(always)]
-pub(super) fn is(octet: u8, classes: u8) -> bool {
+pub(super) fn is(octet: u8, classes: u16) -> bool {
     CLASSES[octet as usize] & classes != 0
 }
 
 /// How many octets at the start of `bytes` belong to one of the `classes`.
 #[inline(always)]
-pub(super) fn span(bytes: &[u8], classes: u8) -> usize {
+pub(super) fn span(bytes: &[u8], classes: u16) -> usize {
     bytes.iter().position(|&octet| !is(octet, classes)).unwrap_or(bytes.len())
 }
 
-const fn classes() -> [u8; 256] {
-    let mut table = [0u8; 256];
+const fn classes() -> [u16; 256] {
+    let mut table = [0u16; 256];
     let mut octet = 0;
     while octet < 256 {
         table[octet] = class_of(octet as u8);
@@ -43,7 +46,7 @@ const fn classes() -> [u8; 256] {
     table
 }
 
-const fn class_of(octet: u8) -> u8 {
+const fn class_of(octet: u8) -> u16 {
     let alphanumeric = octet.is_ascii_alphanumeric();
     let unreserved = alphanumeric || matches!(octet, b'-' | b'.' | b'_' | b'~');
     let sub_delimiter = matches!(octet, b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=');
@@ -58,6 +61,9 @@ const fn class_of(octet: u8) -> u8 {
     }
     if token && octet != b'_' {
         class |= NAME;
+    }
+    if alphanumeric || octet == b'-' {
+        class |= ORDINARY;
     }
     if octet == b'\t' || (octet >= b' ' && octet != 0x7f) {
         class |= VALUE;
@@ -84,7 +90,7 @@ const fn class_of(octet: u8) -> u8 {
 mod tests {
     use super::*;
 
-    fn check(classes: u8, members: &[u8]) {
+    fn check(classes: u16, members: &[u8]) {
         for octet in 0..=255u8 {
             assert_eq!(is(octet, classes), members.contains(&octet), "octet {octet:#04x}, classes {classes:#010b}");
         }

@@ -189,7 +189,9 @@ fn check_dot_segments(path: &[u8]) -> Result<(), HeadError> {
             continue;
         }
         let after = dots.strip_prefix(b"..").or_else(|| dots.strip_prefix(b".")).unwrap_or_default();
-        let ends = matches!(after, [] | [b'/' | b';', ..]) || matches!(innermost_escape(after), Some(b'/' | b';'));
+        // Where `?` and `#` are decoded, some servers end the path there.
+        let ends = matches!(after, [] | [b'/' | b';', ..])
+            || matches!(innermost_escape(after), Some(b'/' | b';' | b'?' | b'#'));
         if ends {
             return Err(HeadError::of(Reason::DotSegment));
         }
@@ -387,6 +389,9 @@ mod tests {
             "/%2e%2e;a",
             "/..%3bx",
             "/..%253bx",
+            "/..%3f",
+            "/.%23a",
+            "/..%253Fa",
             "/..%2fa",
             "/a%2f..",
             "/a%2F%2e%2e%2fb",

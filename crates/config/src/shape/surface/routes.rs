@@ -149,7 +149,7 @@ settings! {
         tunnel_idle_timeout: Option<Duration> = Shape::Duration(SECOND, 30 * DAY), "(`limits.tunnel_idle_timeout`)",
             "Time without a byte in either direction of a WebSocket; then both sides are reset.";
         allow_ambiguous_path: bool = Shape::Bool, "false",
-            "Accept paths that a server which merges slashes or ignores `;` parameters would read as a path of a more specific route, or of another operation of the contract. Otherwise they are rejected with 400.";
+            "Accept paths that a server which decodes escapes before it matches (`%3A`, also twice), merges slashes or ignores `;` parameters would read as a path of another route, or of another operation of the contract. Otherwise they are rejected with 400.";
         allow_encoded_slash: bool = Shape::Bool, "false",
             "Accept `%2F` in a parameter (package registries need it). Otherwise such paths are rejected with 400.";
         keep_method_override: bool = Shape::Bool, "false",

@@ -6,6 +6,7 @@ use contract::validate::{BodyPlan, Enough, FieldSource, Findings, Framing, Reque
 use contract::{Found, Matched};
 use graphql::Cache;
 use reason::Reason;
+use wire::http::readings::{Patterns, readings};
 use wire::http::{BodyFraming, Fields, HeadLimits, Method, RequestHead, ResponseHead, http1};
 
 use super::Loaded;
@@ -63,7 +64,8 @@ pub(super) fn validate_request<'c>(loaded: &'c Loaded, message: &Message) -> Res
         method,
         decision: Decision { violations: vec![(reason.code().to_owned(), what)], shadows: Vec::new() },
     };
-    let (matched, values) = match contract.find(contract.method_of(head.method.as_str(), head.path()), head.path()) {
+    let method = contract.method_of(head.method.as_str(), head.path());
+    let (matched, values) = match contract.find(method, head.path()) {
         Found::Operation(matched, values) => (matched, values),
         Found::UnknownPath => {
             return Ok(unknown(Reason::PathUndeclared, "the document has no such path".to_owned(), head.method));
@@ -72,6 +74,15 @@ pub(super) fn validate_request<'c>(loaded: &'c Loaded, message: &Message) -> Res
             return Ok(unknown(Reason::MethodUndeclared, format!("the path takes {allow} only"), head.method));
         }
     };
+    let patterns = Patterns { expressions: false, escapes: contract.has_escapes() };
+    let is_other = |reading: &Vec<u8>| {
+        let found = contract.find_decoded(method, reading);
+        matches!(found, Found::Operation(other, _) if other.operation.number() != matched.operation.number())
+    };
+    if readings(head.path(), patterns).iter().any(is_other) {
+        let what = format!("{}: some servers read the path as that of another operation", Reason::AmbiguousPath.code());
+        return Ok(Validated { operation: Some(matched), ..unknown(Reason::AmbiguousPath, what, head.method) });
+    }
     let (mut scratch, mut findings) = (Scratch::new(), Findings::all());
     let parts = RequestParts {
         path: head.path(),

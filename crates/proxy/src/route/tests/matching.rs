@@ -144,6 +144,7 @@ fn fields_and_methods_decide_among_routes_with_one_pattern() {
             "GET,POST * /w",
             "HEAD * /w",
             "PURGE * /w",
+            "SPELL * /s",
         ],
         &[
             ("GET h /v", "GET * /v []"),
@@ -158,7 +159,11 @@ fn fields_and_methods_decide_among_routes_with_one_pattern() {
             ("HEAD h /w", "HEAD * /w []"),
             ("PURGE h /w", "PURGE * /w []"),
             ("DELETE h /w", "405 GET, HEAD, POST, PURGE"),
-            ("get h /w", "405 GET, HEAD, POST, PURGE"),
+            ("spell h /w", "400"),
+            ("Spell h /v", "400"),
+            ("SPELLS h /w", "405 GET, HEAD, POST, PURGE"),
+            ("spells h /v", "* * /v []"),
+            ("SPELL h /s", "SPELL * /s []"),
             ("OPTIONS h /w", "405 GET, HEAD, POST, PURGE"),
         ],
     );

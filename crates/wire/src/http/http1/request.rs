@@ -87,7 +87,12 @@ fn method_token(rest: &[u8]) -> Scanned<&[u8]> {
 fn interpret(line: RequestLine<'_>, notes: &Notes, head: &mut RequestHead) -> Result<(), HeadError> {
     head.version = line.version;
     head.has_underscore = notes.has_underscore;
-    head.method = Method::from_bytes(line.method).ok_or(HeadError::of(Reason::BadMethod))?;
+    head.has_unusual_name = notes.has_unusual_name;
+    // Of two, one server takes the first and another one the last (RFC 9110 §11.6.2, §5.3).
+    if notes.authorization.count > 1 {
+        return Err(HeadError::of(Reason::DuplicateAuthorization));
+    }
+    head.method = Method::read(line.method)?;
     let authority_from = read_target(line.target, head)?;
     head.framing = request_framing(notes, line.version, &head.fields)?;
     head.expects_continue = expects_continue(notes.expect, head)?;
@@ -98,8 +103,19 @@ fn interpret(line: RequestLine<'_>, notes: &Notes, head: &mut RequestHead) -> Re
     if options.upgrade && notes.upgrade.count > 0 && line.version == Version::H11 {
         head.upgrade = upgrade_offer(&head.fields)?;
     }
-    // Last, because it may move fields, and the notes tell them by position.
-    read_host(notes.host, authority_from, head)
+    // Last, because these may move fields, and the notes tell them by position.
+    read_host(notes.host, authority_from, head)?;
+    if notes.cookie.count > 1 {
+        join_cookies(&mut head.fields);
+    }
+    Ok(())
+}
+
+/// Makes one field of several Cookie fields (RFC 6265 §5.4 has one only; RFC 9113 §8.2.3 says how they are joined), so that everybody reads the same
+/// cookies of them.
+fn join_cookies(fields: &mut Fields) {
+    let joined = fields.get_all("cookie").collect::<Vec<_>>().join(&b"; "[..]);
+    fields.set("cookie", &joined);
 }
 
 /// Reads the four forms of a target (RFC 9112 §3.2).
@@ -272,7 +288,7 @@ mod tests {
     #[test]
     fn first_lines() {
         let line = |line: &str| format!("{line}\r\nHost: a\r\n\r\n");
-        for good in ["GET / HTTP/1.1", "GET / HTTP/1.0", "\r\nGET / HTTP/1.1", "get / HTTP/1.1", "TRACE / HTTP/1.1"] {
+        for good in ["GET / HTTP/1.1", "GET / HTTP/1.0", "\r\nGET / HTTP/1.1", "foo / HTTP/1.1", "TRACE / HTTP/1.1"] {
             check(&line(good), Ok(()));
         }
         for (bad, status, code) in [

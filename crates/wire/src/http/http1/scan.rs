@@ -9,7 +9,7 @@ use reason::Reason;
 
 use super::super::fields::Fields;
 use super::super::head::{HeadError, HeadLimits, Version};
-use super::super::octets::{self, NAME, TOKEN, VALUE};
+use super::super::octets::{self, ORDINARY, TOKEN, VALUE};
 
 /// The bound on [`HeadLimits::head_bytes`]: offsets into a head are 32 bits wide.
 const MAX_HEAD_BYTES: usize = 16 << 20;
@@ -45,15 +45,21 @@ pub(super) struct Notes {
     pub(super) transfer_encoding: Seen,
     /// The name of some field holds an underscore.
     pub(super) has_underscore: bool,
+    /// The name of some field holds something else than letters, digits and hyphens.
+    pub(super) has_unusual_name: bool,
+    pub(super) cookie: Seen,
+    pub(super) authorization: Seen,
 }
 
 impl Notes {
     fn note(&mut self, name: &[u8], position: usize) {
         let (seen, expected): (&mut Seen, &[u8]) = match name.len() {
             4 => (&mut self.host, b"host"),
+            6 if name.starts_with(b"c") || name.starts_with(b"C") => (&mut self.cookie, b"cookie"),
             6 => (&mut self.expect, b"expect"),
             7 => (&mut self.upgrade, b"upgrade"),
             10 => (&mut self.connection, b"connection"),
+            13 => (&mut self.authorization, b"authorization"),
             14 => (&mut self.content_length, b"content-length"),
             17 => (&mut self.transfer_encoding, b"transfer-encoding"),
             _ => return,
@@ -141,10 +147,12 @@ fn fields_section(
 /// Scans a name up to its colon.
 fn field_name<'a>(window: &'a [u8], at: usize, notes: &mut Notes) -> Scanned<(&'a [u8], u16)> {
     let rest = &window[at..];
-    let mut len = octets::span(rest, NAME);
-    if rest.get(len) == Some(&b'_') {
-        notes.has_underscore = true;
-        len += octets::span(&rest[len..], TOKEN);
+    let mut len = octets::span(rest, ORDINARY);
+    if rest.get(len) != Some(&b':') {
+        let more = octets::span(&rest[len..], TOKEN);
+        notes.has_unusual_name |= more > 0;
+        notes.has_underscore |= rest[len..len + more].contains(&b'_');
+        len += more;
     }
     let (name, after) = rest.split_at(len);
     match after.first() {
