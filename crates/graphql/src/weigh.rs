@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use apollo_compiler::ast::Value;
+use apollo_compiler::ast::{Type, Value};
 use apollo_compiler::executable::{ExecutableDocument, Field, Operation, Selection, SelectionSet};
 use apollo_compiler::response::{JsonMap, JsonValue};
 use contract::validate::{Violation, code};
@@ -110,29 +110,141 @@ impl<'d> Weighing<'d> {
                 continue;
             }
             let given = field.arguments.iter().find(|given| given.name == argument.name).map(|given| &*given.value);
+            let default = || argument.default_value.as_deref().and_then(|value| self.count(value, &argument.ty));
             let count = match given {
-                Some(Value::Variable(name)) => match self.variables.get(name.as_str()) {
-                    Some(value) => count_of_json(value),
-                    None => argument.default_value.as_deref().and_then(count_of),
-                },
-                Some(value) => count_of(value),
-                None => argument.default_value.as_deref().and_then(count_of),
+                Some(Value::Variable(name)) if self.variables.get(name.as_str()).is_none() => default(),
+                Some(value) => self.count(value, &argument.ty),
+                None => default(),
             };
             times = times.saturating_mul(count.unwrap_or(1).max(1));
         }
         times
     }
+
+    /// How many objects a value asks for; none where it is null, as where it is left out. What is no whole number from 0 is as much as there can be: a server
+    /// may take `-1` for all, and parse text under a scalar of its own. A list asks for what its elements do, one each where they are names or objects.
+    fn count(&self, value: &Value, ty: &Type) -> Option<u64> {
+        match value {
+            Value::Null => None,
+            Value::Int(number) => Some(number.as_str().parse().unwrap_or(MOST)),
+            Value::Variable(name) => self.variables.get(name.as_str()).and_then(|value| count_of_json(value, ty)),
+            Value::List(items) if ty.is_list() => {
+                let counts = items.iter().map(|item| match &**item {
+                    Value::String(_) if names_objects(ty) => 1,
+                    Value::Enum(_) | Value::Object(_) => 1,
+                    item => self.count(item, ty.item_type()).unwrap_or(1),
+                });
+                Some(counts.fold(0, u64::saturating_add))
+            }
+            _ => Some(MOST),
+        }
+    }
 }
 
-/// A whole number that is written out; more than fits is as much as fits.
-fn count_of(value: &Value) -> Option<u64> {
-    let Value::Int(number) = value else { return None };
-    let digits = number.as_str();
-    if digits.starts_with('-') { Some(1) } else { Some(digits.parse().unwrap_or(u64::MAX)) }
+/// More than any limit.
+const MOST: u64 = u64::MAX;
+
+/// Whether the elements of a list are names of objects.
+fn names_objects(ty: &Type) -> bool {
+    matches!(ty.inner_named_type().as_str(), "ID" | "String")
 }
 
-fn count_of_json(value: &JsonValue) -> Option<u64> {
-    let JsonValue::Number(number) = value else { return None };
-    // As floating-point numbers are written by some clients: `10.0`. The cast saturates.
-    number.as_u64().or_else(|| number.as_f64().map(|number| number.ceil() as u64))
+/// As `Weighing::count`, of the value of a variable.
+fn count_of_json(value: &JsonValue, ty: &Type) -> Option<u64> {
+    match value {
+        JsonValue::Null => None,
+        // As floating-point numbers are written by some clients: `10.0`. Up to 2^53 they are exact.
+        JsonValue::Number(number) => Some(number.as_u64().or_else(|| whole(number.as_f64()?)).unwrap_or(MOST)),
+        JsonValue::Array(items) if ty.is_list() => {
+            let counts = items.iter().map(|item| match item {
+                JsonValue::String(_) if names_objects(ty) => 1,
+                JsonValue::Object(_) => 1,
+                item => count_of_json(item, ty.item_type()).unwrap_or(1),
+            });
+            Some(counts.fold(0, u64::saturating_add))
+        }
+        _ => Some(MOST),
+    }
+}
+
+/// A number without a fraction, from 0.
+fn whole(number: f64) -> Option<u64> {
+    let is_exact = number.fract() == 0.0 && (0.0..=MOST_EXACT).contains(&number);
+    is_exact.then_some(number as u64)
+}
+
+/// Up to here each whole number is one of floating point: 2^53.
+const MOST_EXACT: f64 = 9_007_199_254_740_992.0;
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+    use apollo_compiler::Schema;
+    use apollo_compiler::request::coerce_variable_values;
+
+    use super::*;
+
+    const SCHEMA: &str = "directive @nodeCountMultiply on ARGUMENT_DEFINITION
+        scalar Count
+        type Query { a(first: Int): [A!]!  b(first: Count): [A!]!  c(ids: [ID!] @nodeCountMultiply): [A!]!  d(sizes: [Int] @nodeCountMultiply): [A!]!
+            e(first: Int = 7): [A!]!  f(first: Float): [A!]! }
+        type A { name: String }";
+
+    /// The objects that a field of these arguments may yield.
+    fn nodes(field: &str, declared: &str, variables: serde_json::Value) -> u64 {
+        let variables = JsonValue::from(variables);
+        let schema = Schema::parse_and_validate(SCHEMA, "schema").unwrap();
+        let query = format!("query {declared} {{ {field} {{ name }} }}");
+        let document = ExecutableDocument::parse_and_validate(&schema, query, "query").unwrap();
+        let operation = document.operations.get(None).unwrap();
+        let variables = coerce_variable_values(&schema, operation, variables.as_object().unwrap()).unwrap();
+        let options = Options { list_arguments: vec!["first".to_owned()], ..Options::default() };
+        let mut weighing =
+            Weighing { document: &document, variables: &variables, options: &options, fragments: HashMap::new() };
+        weighing.set(&operation.selection_set).nodes
+    }
+
+    #[test]
+    fn what_is_no_plain_count_is_as_much_as_there_can_be() {
+        for (field, expected) in [
+            ("a(first: 5)", 5),
+            ("a(first: 0)", 1),
+            ("a(first: null)", 1),
+            ("a", 1),
+            ("e", 7),
+            ("e(first: null)", 1),
+            ("a(first: -100000)", MOST),
+            ("b(first: 5)", 5),
+            ("b(first: \"100000\")", MOST),
+            ("b(first: 1e9)", MOST),
+            ("b(first: 5.5)", MOST),
+            ("b(first: [100000])", MOST),
+            ("b(first: {n: 100000})", MOST),
+            ("b(first: true)", MOST),
+            ("b(first: ALL)", MOST),
+            ("f(first: 1e9)", MOST),
+            ("b(first: 99999999999999999999999)", MOST),
+            ("c(ids: [\"a\", \"b\", \"c\"])", 3),
+            ("d(sizes: [100000, 5])", 100_005),
+            ("d(sizes: [-1])", MOST),
+            ("d(sizes: 9)", 9),
+        ] {
+            assert_eq!(nodes(field, "", serde_json::json!({})), expected, "{field}");
+        }
+        for (field, declared, variables, expected) in [
+            ("a(first: $n)", "($n: Int)", serde_json::json!({"n": 5}), 5),
+            ("a(first: $n)", "($n: Int = 9)", serde_json::json!({}), 9),
+            ("e(first: $n)", "($n: Int)", serde_json::json!({}), 7),
+            ("a(first: $n)", "($n: Int)", serde_json::json!({"n": -5}), MOST),
+            ("b(first: $n)", "($n: Count)", serde_json::json!({"n": "100000"}), MOST),
+            ("b(first: $n)", "($n: Count)", serde_json::json!({"n": [100000]}), MOST),
+            ("b(first: $n)", "($n: Count)", serde_json::json!({"n": 10.0}), 10),
+            ("b(first: $n)", "($n: Count)", serde_json::json!({"n": 0.5}), MOST),
+            ("b(first: $n)", "($n: Count)", serde_json::json!({"n": 1e300}), MOST),
+            ("d(sizes: [$n, 1])", "($n: Int)", serde_json::json!({"n": 100000}), 100_001),
+            ("d(sizes: $n)", "($n: [Int])", serde_json::json!({"n": [100000, 1]}), 100_001),
+        ] {
+            assert_eq!(nodes(field, declared, variables), expected, "{field} {declared}");
+        }
+    }
 }

@@ -199,9 +199,12 @@ fn a_known_method_in_another_case_is_rejected() {
     let routes = "  - { name: write, path: /w, methods: [POST, DELETE, SPELL], respond: { status: 403 } }\n";
     let mut trial = Trial::start(Parts { routes, ..Parts::default() });
     let request = |method: &str| format!("{method} /w HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let mut lines = 0;
     for method in ["post", "Post", "pOST", "delete", "trace", "connect", "get", "propfind", "purge", "spell", "Spell"] {
         let request = request(method).replace("connect /w", "connect x:80");
         trial.reject(request, 400, "method_in_other_case");
+        lines += 1;
+        assert_eq!(trial.gate.log(lines).pop().unwrap()["method"], method);
     }
     for method in ["FOO", "foo", "PROPFIND", "GET"] {
         assert_eq!(trial.pass(request(method)).line(), format!("{method} /w HTTP/1.1"));

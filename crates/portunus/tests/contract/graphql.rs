@@ -182,6 +182,9 @@ fn what_a_query_costs_is_bounded() {
         (first.to_owned(), json!({"n": 1_000_000}), "graphql_complexity"),
         ("{ pets(first: 100) { friends { name } } }".to_owned(), json!({}), "graphql_complexity"),
         ("{ pets { friends(first: 100) { name } } }".to_owned(), json!({}), "graphql_nodes"),
+        // What a server may take for all of them costs the most.
+        ("{ pets(first: -1) { name } }".to_owned(), json!({}), "graphql_nodes"),
+        (first.to_owned(), json!({"n": -100_000}), "graphql_complexity"),
     ] {
         let response = ask(&site, &json!({ "query": query, "variables": variables }));
         let found = if response.status == 200 { String::new() } else { code(&response) };

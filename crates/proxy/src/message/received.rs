@@ -59,7 +59,7 @@ where
     }
 
     fn read_head(&self, limits: &Limits, head: &mut RequestHead) -> Result<(), HeadError> {
-        head.method = Method::read(self.method)?;
+        head.read_method(self.method)?;
         let opens_websocket = opening::is_asked_for(self.protocol)?;
         self.read_target(opens_websocket, head)?;
         if head.target.len() > limits.max_request_line_bytes {

@@ -70,15 +70,6 @@ impl Method {
         })
     }
 
-    /// As [`Method::from_bytes`], for what a client sent.
-    ///
-    /// # Errors
-    /// 400 with a code.
-    pub fn read(bytes: &[u8]) -> Result<Method, HeadError> {
-        let reason = || if is_in_other_case(bytes) { Reason::MethodInOtherCase } else { Reason::BadMethod };
-        Method::from_bytes(bytes).ok_or_else(|| HeadError::of(reason()))
-    }
-
     /// The token.
     pub fn as_str(&self) -> &str {
         match self {
@@ -211,6 +202,22 @@ impl RequestHead {
     /// Whether it came as an extended CONNECT (RFC 8441, RFC 9220), which is an upgrade on a stream: there is no other one over HTTP/2 and HTTP/3.
     pub fn is_extended_connect(&self) -> bool {
         matches!(self.version, Version::H2 | Version::H3) && self.upgrade.is_some()
+    }
+
+    /// Takes the method of a request over; one in another case as well, so that what is said of the rejected request names it.
+    ///
+    /// # Errors
+    /// 400 with a code.
+    pub fn read_method(&mut self, token: &[u8]) -> Result<(), HeadError> {
+        if let Some(method) = Method::from_bytes(token) {
+            self.method = method;
+            return Ok(());
+        }
+        if !is_in_other_case(token) {
+            return Err(HeadError::of(Reason::BadMethod));
+        }
+        self.method = Method::Other(String::from_utf8_lossy(token).into());
+        Err(HeadError::of(Reason::MethodInOtherCase))
     }
 
     /// Back to the default, keeping buffers.

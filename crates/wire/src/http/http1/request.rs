@@ -92,7 +92,7 @@ fn interpret(line: RequestLine<'_>, notes: &Notes, head: &mut RequestHead) -> Re
     if notes.authorization.count > 1 {
         return Err(HeadError::of(Reason::DuplicateAuthorization));
     }
-    head.method = Method::read(line.method)?;
+    head.read_method(line.method)?;
     let authority_from = read_target(line.target, head)?;
     head.framing = request_framing(notes, line.version, &head.fields)?;
     head.expects_continue = expects_continue(notes.expect, head)?;
