@@ -78,7 +78,7 @@ fn the_authority_is_one_and_valid() {
         ("Host: [::1\r\n", "bad_host"),
         ("Host: ::1\r\n", "bad_host"),
         ("Host: [::1]x\r\n", "bad_host"),
-        ("Host: x:\r\n", "bad_port"),
+        ("Host: x::\r\n", "bad_port"),
         ("Host: x:0\r\n", "bad_port"),
         ("Host: x:080\r\n", "bad_port"),
         ("Host: x:65536\r\n", "bad_port"),

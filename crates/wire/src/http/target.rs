@@ -257,7 +257,8 @@ pub fn canonical_authority(authority: &[u8], out: &mut Vec<u8>) -> Result<(), He
         }
     };
     let digits = match port {
-        [] => return Ok(()),
+        // An empty port is the default one, and its colon is left out (RFC 3986 §6.2.3).
+        [] | [b':'] => return Ok(()),
         [b':', digits @ ..] => digits,
         _ => return Err(HeadError::of(Reason::BadHost)),
     };
@@ -465,6 +466,9 @@ mod tests {
         check_authority("Example.COM", Ok("example.com"));
         check_authority("example.com.", Ok("example.com"));
         check_authority("example.com.:8443", Ok("example.com:8443"));
+        check_authority("Example.com:", Ok("example.com"));
+        check_authority("example.com.:", Ok("example.com"));
+        check_authority("[2001:DB8::1]:", Ok("[2001:db8::1]"));
         check_authority("a_b-c.9:1", Ok("a_b-c.9:1"));
         check_authority("127.0.0.1:65535", Ok("127.0.0.1:65535"));
         check_authority("[::1]", Ok("[::1]"));
@@ -492,7 +496,7 @@ mod tests {
             check_authority(bad, Err("bad_host"));
         }
         check_authority(&"a".repeat(254), Err("bad_host"));
-        for bad in ["a:", "a:0", "a:080", "a:65536", "a:99999999999", "a:+1", "a:1 ", "a:8x", "a:1:2", "[::1]:"] {
+        for bad in ["a:0", "a:080", "a:65536", "a:99999999999", "a:+1", "a:1 ", "a:8x", "a:1:2", "[::1]:0"] {
             check_authority(bad, Err("bad_port"));
         }
     }

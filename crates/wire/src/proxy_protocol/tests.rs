@@ -38,6 +38,12 @@ fn lines() {
     let v6 = inet(Transport::Stream, "[2001:db8::1]:0", "[::ffff:192.0.2.1]:65535");
     check_line("PROXY TCP4 192.0.2.1 198.51.100.7 56324 443", Some(v4));
     check_line("PROXY TCP6 2001:db8::1 ::ffff:192.0.2.1 0 65535", Some(v6));
+    // As nginx writes them.
+    let mixed = |source: &str, destination: &str| Some(inet(Transport::Stream, source, destination));
+    check_line("PROXY TCP6 2001:db8::1 192.0.2.1 1 2", mixed("[2001:db8::1]:1", "192.0.2.1:2"));
+    check_line("PROXY TCP6 192.0.2.1 2001:db8::1 1 2", mixed("192.0.2.1:1", "[2001:db8::1]:2"));
+    check_line("PROXY TCP6 192.0.2.1 198.51.100.7 80 443", mixed("192.0.2.1:80", "198.51.100.7:443"));
+    check_line("PROXY TCP4 192.0.2.1 2001:db8::1 1 2", mixed("192.0.2.1:1", "[2001:db8::1]:2"));
     check_line("PROXY UNKNOWN", Some(Origin::Unspecified));
     check_line("PROXY UNKNOWN whatever  there is", Some(Origin::Unspecified));
     for bad in [
@@ -55,7 +61,6 @@ fn lines() {
         "PROXY TCP4 192.0.2.01 198.51.100.7 80 443",
         "PROXY TCP4 192.0.2.256 198.51.100.7 80 443",
         "PROXY TCP4 2001:db8::1 2001:db8::2 80 443",
-        "PROXY TCP6 192.0.2.1 198.51.100.7 80 443",
         "PROXY TCP6 fe80::1%eth0 2001:db8::2 80 443",
         "PROXY TCP6 [2001:db8::1] 2001:db8::2 80 443",
         "PROXY UDP4 192.0.2.1 198.51.100.7 80 443",

@@ -1,6 +1,6 @@
 //! Version 1 (`proxy-protocol.txt` §2.1): one line of text.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::{Header, HeaderError, Origin, Tlvs, Transport, Version};
 
@@ -31,14 +31,15 @@ pub(super) fn read(bytes: &[u8]) -> Result<Option<Header<'_>>, HeaderError> {
 fn origin(line: &str) -> Option<Origin<'static>> {
     let mut words = line.split(' ').skip(1);
     let mut word = || words.next();
-    let parse: fn(&str) -> Option<IpAddr> = match word()? {
+    let parse_source: fn(&str) -> Option<IpAddr> = match word()? {
         // Whatever stands behind it is to be ignored (§2.1).
         "UNKNOWN" => return Some(Origin::Unspecified),
         "TCP4" => |text| text.parse().map(Ipv4Addr::into).ok(),
-        "TCP6" => |text| text.parse().map(Ipv6Addr::into).ok(),
+        "TCP6" => |text| text.parse().ok(),
         _ => return None,
     };
-    let (source, destination) = (parse(word()?)?, parse(word()?)?);
+    // nginx names the family of one address, and writes the other one as it is: it may have come from a header of its own client.
+    let (source, destination) = (parse_source(word()?)?, word()?.parse().ok()?);
     let (source_port, destination_port) = (port(word()?)?, port(word()?)?);
     word().is_none().then_some(Origin::Inet {
         transport: Transport::Stream,
