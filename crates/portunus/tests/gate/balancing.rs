@@ -135,7 +135,7 @@ fn a_backup_serves_while_all_others_are_down_and_no_longer() {
     let place = vacant();
     let backup = Upstream::ok();
     let group = format!(
-        "servers: [{{ address: \"{}\", backup: true }}, \"{place}\"], health: {{ path: none, interval: 100ms, timeout: 10s, rise: 1 }}",
+        "servers: [{{ address: \"{}\", backup: true }}, \"{place}\"], health: {{ path: none, interval: 1s, timeout: 1s, rise: 1 }}",
         backup.address
     );
     let gate = Gate::start(&text(&group, ""));
@@ -181,7 +181,7 @@ fn all_servers_are_tried_anyway_where_that_is_asked_for() {
         })
     };
     let servers = [ill(), ill()];
-    let health = "health: { path: /healthz, interval: 100ms, timeout: 10s, fall: 1, rise: 1 }";
+    let health = "health: { path: /healthz, interval: 1s, timeout: 1s, fall: 1, rise: 1 }";
     for (rule, expected) in [("fail", 503), ("try_anyway", 200)] {
         let gate = Gate::start(&text(&format!("servers: [{}], {health}, when_all_down: {rule}", list(&servers)), ""));
         for server in &servers {
@@ -220,7 +220,7 @@ fn servers_of_the_own_zone_come_first_while_enough_of_them_are_up() {
             let far = far.iter().map(|upstream| server(upstream, "eu-1b"));
             near.chain(far).chain((!dead.is_empty()).then(|| dead.to_owned())).collect::<Vec<_>>().join(", ")
         };
-        let health = "health: { path: none, interval: 100ms, timeout: 10s }";
+        let health = "health: { path: none, interval: 1s, timeout: 1s }";
         let gate = Gate::start(&text(
             &format!("servers: [{}], balance: {balance}, {health}", list("")),
             "zone: eu-1a\nadmin: { bind: \"127.0.0.2:0\" }\n",

@@ -80,7 +80,7 @@ fn not_all_servers_are_ejected_for_their_statuses() {
 fn a_group_whose_servers_all_fail_their_checks_is_503_at_once() {
     // They respond to requests, and are not asked.
     let ill = always(500);
-    let health = "health: { path: /healthz, interval: 100ms, timeout: 10s, fall: 1, rise: 1 }";
+    let health = "health: { path: /healthz, interval: 1s, timeout: 1s, fall: 1, rise: 1 }";
     let gate = gate(&format!("servers: [\"{}\"], {health}", ill.address));
     gate.wait_for("\"healthy\":false");
     assert_eq!(get(&gate), 503);

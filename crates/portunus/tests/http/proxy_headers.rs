@@ -267,7 +267,7 @@ fn every_connection_has_a_header() {
         false => Reply::Keep(OK.into()),
     });
     let down = vacant();
-    let upstreams = ", send_proxy: v1, health: { path: /up, interval: 100ms, timeout: 10s, fall: 100 }";
+    let upstreams = ", send_proxy: v1, health: { path: /up, interval: 100ms, timeout: 100ms, fall: 100 }";
     let file = "policies:\n  asked: { forward_auth: { upstream: app, path: /auth } }";
     let text = yaml(
         &[down, upstream.address],

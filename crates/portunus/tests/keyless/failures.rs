@@ -76,7 +76,7 @@ fn an_unknown_key_is_rejected() {
 fn beside_a_good_one(behave: &str, outcome: &str) {
     let dir = folder();
     let (good, bad) = (KeyServer::start(dir.path(), "alpn"), KeyServer::start(dir.path(), behave));
-    let gate = start(dir, &[&good, &bad], ", timeout: 2s");
+    let gate = start(dir, &[&good, &bad], ", timeout: 1s, total_timeout: 5s");
     // Either may be chosen first: until the bad one was.
     let mut visits = 0;
     while outcomes(&gate, &bad, outcome) == 0.0 {
@@ -158,7 +158,7 @@ fn the_faster_server_is_asked_more_and_the_slower_one_is_not_forgotten() {
 fn a_frozen_server_costs_no_handshake() {
     let dir = folder();
     let (good, frozen) = (KeyServer::start(dir.path(), "alpn"), KeyServer::start(dir.path(), ""));
-    let gate = start(dir, &[&good, &frozen], ", timeout: 2s");
+    let gate = start(dir, &[&good, &frozen], ", timeout: 1s, total_timeout: 5s");
     frozen.signal("STOP");
     for _ in 0..30 {
         assert_eq!(full(&gate).end, ANSWERED);

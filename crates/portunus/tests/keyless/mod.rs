@@ -33,7 +33,8 @@ fn folder() -> TempDir {
     let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
     ["chains", "keys", "certs"].iter().for_each(|name| std::fs::create_dir(dir.path().join(name)).unwrap());
     write("ca.pem", &ca.certificate_pem());
-    let names = ["keys.example", "127.0.0.1", "10.77.1.2", "10.77.2.2", "10.77.11.2", "10.77.21.2"];
+    let far = [1, 2, 11, 21].map(|number| namespaces::address(number, 2));
+    let names: Vec<&str> = ["keys.example", "127.0.0.1"].into_iter().chain(far.iter().map(String::as_str)).collect();
     for (name, names, purpose) in
         [("server", &names[..], Purpose::Server), ("edge", &["edge.example"], Purpose::Client)]
     {

@@ -16,6 +16,11 @@ fn ip(arguments: &str) -> bool {
     Command::new("ip").args(arguments.split_whitespace()).output().is_ok_and(|output| output.status.success())
 }
 
+/// An address of a link. The process has a network of its own, so that another run on this machine is not in the way.
+pub fn address(link: usize, end: usize) -> String {
+    format!("10.{}.{link}.{end}", 64 + std::process::id() % 128)
+}
+
 impl Networks {
     /// So many fresh ones, called by a letter of the test's own; none where that is not allowed.
     fn make(letter: char, count: usize) -> Option<Networks> {
@@ -32,16 +37,16 @@ impl Networks {
         Some(networks)
     }
 
-    /// A link from a namespace (ours if none is given) to another one, with addresses `10.77.NUMBER.1` and `.2` at its ends.
+    /// A link from a namespace (ours if none is given) to another one, with the addresses 1 and 2 of its number at its ends.
     fn link(&self, from: Option<usize>, to: usize, number: usize) {
         let to = &self.0[to];
         let (near, far) = (format!("{}x{number}", short(to)), format!("{}y{number}", short(to)));
         let here = from.map_or(String::new(), |from| format!("-n {} ", self.0[from]));
         for command in [
             format!("{here}link add {near} type veth peer name {far} netns {to}"),
-            format!("{here}addr add 10.77.{number}.1/24 dev {near}"),
+            format!("{here}addr add {}/24 dev {near}", address(number, 1)),
             format!("{here}link set {near} up"),
-            format!("-n {to} addr add 10.77.{number}.2/24 dev {far}"),
+            format!("-n {to} addr add {}/24 dev {far}", address(number, 2)),
             format!("-n {to} link set {far} up"),
         ] {
             assert!(ip(&command), "ip {command}");
@@ -79,11 +84,11 @@ fn an_edge_and_two_key_servers_in_networks_of_their_own() {
     let dir = folder();
     let server = |index: usize, behave: &str| {
         networks.link(None, index, index + 1);
-        let host = format!("10.77.{}.2", index + 1);
+        let host = address(index + 1, 2);
         KeyServer::start_with(dir.path(), &networks.enter(index), &["--host", &host, "--behave", behave])
     };
     let (first, second) = (server(0, "alpn"), server(1, "tls12"));
-    let gate = start(dir, &[&first, &second], ", timeout: 2s");
+    let gate = start(dir, &[&first, &second], ", timeout: 1s, total_timeout: 5s");
     let full = || visit(&connector(gate.dir.path()), gate.address("edge")).end;
     while outcomes(&gate, &first, "success") == 0.0 || outcomes(&gate, &second, "success") == 0.0 {
         assert_eq!(full(), ANSWERED);
@@ -102,11 +107,12 @@ fn an_edge_and_two_key_servers_in_networks_of_their_own() {
 fn key_server(networks: &Networks, index: usize, dir: &Path) -> (OwnKeyServer, String) {
     let text = format!(
         "listeners:
-  - {{ name: edges, bind: \"10.77.{index}1.2:0\", tls: {{ certificate: server.pem, private_key: server.key, client_ca: ca.pem }} }}
+  - {{ name: edges, bind: \"{}:0\", tls: {{ certificate: server.pem, private_key: server.key, client_ca: ca.pem }} }}
 keys: {{ sites: {{ folders: keys, operations: [sign, sign_legacy, rsa_decrypt] }} }}
 access: [{{ clients: edge.example, keys: sites }}]
 audit: none
-"
+",
+        address(index * 10 + 1, 2)
     );
     OwnKeyServer::start_by(&networks.enter(index), &dir.join(format!("key server{index}.yaml")), &text)
 }
@@ -127,7 +133,8 @@ impl Apart {
         assert!(ip(&format!("-n {} link set lo up", networks.0[0])));
         let servers = [1, 2].map(|index| key_server(&networks, index, dir.path()));
         let addresses = format!("\"{}\", \"{}\"", servers[0].1, servers[1].1);
-        let yaml = yaml_at(&addresses, ", timeout: 2s").replace("127.0.0.3:0", "10.77.10.2:0");
+        let yaml = yaml_at(&addresses, ", timeout: 1s, total_timeout: 5s")
+            .replace("127.0.0.3:0", &format!("{}:0", address(10, 2)));
         let enter = networks.enter(0);
         let mut command = Command::new(enter[0]);
         command.args(&enter[1..]).arg(PORTUNUS);
@@ -171,6 +178,8 @@ fn an_edge_and_two_key_servers_of_ours_each_in_a_network_of_its_own() {
     for server in [0, 1] {
         wait_until("connections", || apart.metric("connections", Some(server), "") >= Some(1.0));
     }
+    // The kernel may need a moment for the way there.
+    wait_until("the way to the edge", || std::net::TcpStream::connect(address).is_ok());
     for arguments in ["-tls1_3", "-tls1_3 -sigalgs RSA-PSS+SHA256", "-tls1_2 -cipher AES128-GCM-SHA256"] {
         let reported = openssl(dir, address, arguments);
         assert!(reported.contains("Verify return code: 0 (ok)"), "{arguments}: {reported}");

@@ -121,7 +121,7 @@ fn a_server_that_takes_no_connections_gets_no_tunnels_until_it_does() {
     // Tunnels that fail leave a server in its place here, so that only the checks count.
     let upstreams = format!(
         "  app: {{ servers: [\"{away}\", \"{upstream}\"], protocol: tcp, ejection: {{ failures: 0 }},\n         \
-         health: {{ interval: 200ms, timeout: 30s, fall: 1, rise: 1 }} }}"
+         health: {{ interval: 1s, timeout: 1s, fall: 1, rise: 1 }} }}"
     );
     let gate = Gate::start_in(folder(), &yaml(listeners, &upstreams, ""));
     gate.wait_for("\"healthy\":false");
