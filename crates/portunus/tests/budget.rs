@@ -34,7 +34,8 @@ fn sources(folder: &Path, found: &mut Vec<String>) {
 fn programs(package: &Path) -> (usize, usize) {
     let manifest = fs::read_to_string(package.join("Cargo.toml")).unwrap();
     let listed = manifest.matches("[[test]]").count();
-    let tests = fs::read_dir(package.join("tests")).map(|entries| entries.flatten().collect()).unwrap_or(Vec::new());
+    let tests: Vec<_> =
+        fs::read_dir(package.join("tests")).map(|entries| entries.flatten().collect()).unwrap_or_default();
     let is_program = |path: PathBuf| path.extension().is_some_and(|end| end == "rs") || path.join("main.rs").exists();
     let found = tests.into_iter().filter(|entry| is_program(entry.path())).count();
     let mut own = Vec::new();
