@@ -145,7 +145,7 @@ mod tests {
             ("https://a.example/a b", None),
             ("https://a.example/a\r\nX: y", None),
             ("https://a.example:99999/", None),
-            ("https://a.example:/", None),
+            ("https://a.example:/", Some("true a.example 443 /")),
             ("https:///a", None),
             ("https://:443/a", None),
             ("https://a_b..c<>/", None),
