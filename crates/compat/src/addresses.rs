@@ -7,6 +7,12 @@ use ipnet::IpNet;
 /// Most networks of a list that is computed.
 const MAX_NETWORKS: usize = 4_096;
 
+/// The first and the last of the addresses of IPv6 that stand for those of IPv4 (RFC 4291 §2.5.5.2).
+const MAPPED: (u128, u128) = (0xffff_0000_0000, 0xffff_ffff_ffff);
+
+/// The same as a network.
+pub(crate) const MAPPED_NETWORK: &str = "::ffff:0:0/96";
+
 /// A rule: whether these may pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rule {
@@ -154,9 +160,24 @@ impl Set {
         self.ranges == [(0, self.last)]
     }
 
+    /// The ranges without parts of `::ffff:0:0/96`: an IPv4 client would be in networks of those, but is in none around them all.
+    fn without_mapped(&self, v4: bool) -> Vec<(u128, u128)> {
+        let mut out = Vec::new();
+        for &(low, high) in &self.ranges {
+            let is_whole = low <= MAPPED.0 && MAPPED.1 <= high;
+            if v4 || is_whole || high < MAPPED.0 || MAPPED.1 < low {
+                out.push((low, high));
+                continue;
+            }
+            out.extend((low < MAPPED.0).then_some((low, MAPPED.0 - 1)));
+            out.extend((MAPPED.1 < high).then_some((MAPPED.1 + 1, high)));
+        }
+        out
+    }
+
     fn networks(&self, v4: bool, out: &mut Vec<IpNet>) -> Result<(), ()> {
         let width: u32 = if v4 { 32 } else { 128 };
-        for &(mut low, high) in &self.ranges {
+        for (mut low, high) in self.without_mapped(v4) {
             loop {
                 // The largest network that begins here and does not reach beyond the end.
                 let mut free = low.trailing_zeros().min(width);
@@ -256,6 +277,42 @@ mod tests {
                 let listed = |networks: &[IpNet]| networks.iter().any(|network| network.contains(address));
                 let found = lists.allow.as_deref().is_none_or(listed) && !listed(&lists.deny);
                 assert_eq!(found, expected, "{address} {rules:?} {lists:?}");
+            }
+        }
+    }
+
+    /// Clients of one family pass by the rules of that family alone, as the server matches them.
+    #[test]
+    fn rules_of_one_family_say_nothing_of_the_other() {
+        let random = &mut Random(11);
+        let v6 =
+            ["::/0", "2001:db8::/32", "2001:db8::1", "::/96", "::ffff:10.0.0.0/104", "::ffff:0:0/96", "::fffe:0:0/95"];
+        let v4 = ["0.0.0.0/0", "10.0.0.0/8", "10.0.0.1", "192.0.2.0/24"];
+        let clients =
+            ["10.0.0.1", "10.9.9.9", "192.0.2.1", "198.51.100.1", "2001:db8::1", "2001:db8::2", "fd00::1", "::1"];
+        for _ in 0..2_000 {
+            let rules: Vec<Rule> = (0..random.below(6))
+                .map(|_| {
+                    let of =
+                        |list: &[&str], random: &mut Random| list[random.below(list.len() as u32) as usize].to_owned();
+                    let text = if random.below(2) > 0 { of(&v6, random) } else { of(&v4, random) };
+                    let network = (random.below(8) > 0).then(|| network(&text).unwrap());
+                    Rule { allows: random.below(2) > 0, network }
+                })
+                .collect();
+            let otherwise = random.below(2) > 0;
+            let lists = lists(&rules, otherwise).unwrap();
+            let is_mapped = |network: &IpNet| MAPPED.0 <= ends(network).0 && ends(network).1 <= MAPPED.1;
+            for client in clients.iter().map(|client| client.parse::<IpAddr>().unwrap()) {
+                // Networks within the mapped ones are those that a list may name as it was written.
+                if client.is_ipv4() && rules.iter().filter_map(|rule| rule.network).any(|net| is_mapped(&net)) {
+                    continue;
+                }
+                let fits = |rule: &&Rule| rule.network.is_none_or(|network| network.contains(&client));
+                let expected = rules.iter().find(fits).map_or(otherwise, |rule| rule.allows);
+                let listed = |networks: &[IpNet]| networks.iter().any(|network| config::is_in_network(network, client));
+                let found = lists.allow.as_deref().is_none_or(listed) && !listed(&lists.deny);
+                assert_eq!(found, expected, "{client} {rules:?} {lists:?}");
             }
         }
     }

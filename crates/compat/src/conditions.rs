@@ -1,5 +1,6 @@
 //! What a request must be like, as `when` and `methods` of a route; and how routes that are tried in an order are made ones of which the most exact counts.
 
+use config::{ValueCondition, ValueMatch, ValueOf};
 use ipnet::IpNet;
 
 use super::native::{Map, Value};
@@ -25,6 +26,14 @@ pub(crate) enum Of {
 }
 
 impl Of {
+    fn native(self) -> ValueOf {
+        match self {
+            Of::Header => ValueOf::Header,
+            Of::Query => ValueOf::Query,
+            Of::Cookie => ValueOf::Cookie,
+        }
+    }
+
     fn key(self) -> &'static str {
         match self {
             Of::Header => "header",
@@ -55,6 +64,9 @@ pub(crate) struct When {
     /// How many conditions that always hold stand beside, to put it before others.
     weight: usize,
 }
+
+/// How exact conditions are: larger goes first.
+type Rank = (usize, u64, bool);
 
 /// The name of a cookie that may be there or not.
 const ANY: &str = "any";
@@ -96,6 +108,20 @@ impl When {
     /// One of these server names in the handshake.
     pub(crate) fn of_server_names(server_name: Vec<String>) -> When {
         When { server_name, ..When::default() }
+    }
+
+    /// Names of the header fields that it is about.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = &str> {
+        self.values.iter().filter(|condition| condition.of == Of::Header).map(|condition| condition.name.as_str())
+    }
+
+    /// Whether it holds, as far as a field is concerned, of requests without that: none if it is about other things beside.
+    pub(crate) fn asks_for_none(&self, field: &str) -> Option<bool> {
+        let is_alone = self.methods.is_empty() && self.client.is_empty() && self.server_name.is_empty();
+        match self.values.as_slice() {
+            [one] if is_alone && one.of == Of::Header && one.name == field => Some(one.any.contains(&Match::Absent)),
+            _ => None,
+        }
     }
 
     /// Whether it is about the client's address alone.
@@ -148,7 +174,7 @@ impl When {
             (_, true) => {}
             (true, false) => out.server_name = other.server_name.clone(),
             (false, false) => {
-                out.server_name.retain(|name| other.server_name.contains(name));
+                out.server_name = common_names(&out.server_name, &other.server_name);
                 if out.server_name.is_empty() {
                     return Ok(None);
                 }
@@ -174,20 +200,29 @@ impl When {
             })
     }
 
-    /// How exact ours takes it to be: the number of conditions, then what each leaves open, then methods.
-    fn rank(&self) -> (usize, usize, bool) {
+    /// How exact a route takes it to be, by the route's own order; then whether it names methods.
+    fn rank(&self) -> Rank {
         let of_match = |wanted: &Match| match wanted {
-            Match::Exact(_) => 3,
-            Match::Prefix(_) => 2,
-            Match::Regex(_) => 1,
-            Match::Present | Match::Absent => 0,
+            Match::Exact(text) => ValueMatch::Exact(text.clone()),
+            Match::Prefix(text) => ValueMatch::Prefix(text.clone()),
+            // All expressions are alike in it.
+            Match::Regex(_) => config::Expression::new(".*").map_or(ValueMatch::Present, ValueMatch::Regex),
+            Match::Present => ValueMatch::Present,
+            Match::Absent => ValueMatch::Absent,
         };
-        let exactness = self.values.iter().filter_map(|condition| condition.any.iter().map(of_match).min()).sum();
-        let count = self.values.len()
-            + usize::from(!self.client.is_empty())
-            + usize::from(!self.server_name.is_empty())
-            + self.weight;
-        (count, exactness, !self.methods.is_empty())
+        let of_value = |condition: &Condition| ValueCondition {
+            of: condition.of.native(),
+            name: condition.name.clone(),
+            any: condition.any.iter().map(of_match).collect(),
+        };
+        let conditions = config::Conditions {
+            values: self.values.iter().map(of_value).collect(),
+            client: self.client.clone(),
+            server_name: self.server_name.iter().map(|name| config::HostPattern::of_text(name)).collect(),
+            ..config::Conditions::default()
+        };
+        let (count, exactness) = conditions.exactness();
+        (count + self.weight, exactness, !self.methods.is_empty())
     }
 
     /// Puts it into a route.
@@ -229,20 +264,41 @@ pub(crate) fn is_method(text: &str) -> bool {
         && !matches!(text, "CONNECT" | "TRACE" | "ALL" | "ANY")
 }
 
-/// What both conditions on one value take. None if nothing; an error if that cannot be said.
+/// The names that both lists have, of which each may be `*.` and what stands behind.
+fn common_names(ones: &[String], others: &[String]) -> Vec<String> {
+    let is_in = |name: &str, wider: &str| {
+        let parent = wider.strip_prefix("*.");
+        name == wider
+            || parent.is_some_and(|parent| {
+                let own = name.strip_prefix("*.").unwrap_or(name);
+                own.strip_suffix(parent).is_some_and(|labels| labels.ends_with('.'))
+            })
+    };
+    let both = ones.iter().flat_map(|one| others.iter().map(move |other| (one, other)));
+    let mut out: Vec<String> = Vec::new();
+    for (one, other) in both {
+        let narrower = if is_in(one, other) { Some(one) } else { Some(other).filter(|other| is_in(other, one)) };
+        out.extend(narrower.filter(|name| !out.contains(name)).cloned());
+    }
+    out
+}
+
+/// What both conditions on one value take. None if nothing; an error if that cannot be said. A request may have several values of one name, of which each
+/// condition takes another.
 fn narrower(one: &Condition, other: &Condition) -> Result<Option<Vec<Match>>, ()> {
     let ([first], [second]) = (one.any.as_slice(), other.any.as_slice()) else { return Err(()) };
     Ok(match (first, second) {
         (one, other) if one == other => Some(vec![one.clone()]),
         (Match::Absent, _) | (_, Match::Absent) => None,
         (Match::Present, other) | (other, Match::Present) => Some(vec![other.clone()]),
-        (Match::Exact(_), Match::Exact(_)) => None,
-        (Match::Exact(text), Match::Prefix(start)) | (Match::Prefix(start), Match::Exact(text)) => {
-            text.starts_with(start.as_str()).then(|| vec![Match::Exact(text.clone())])
+        (Match::Exact(text), Match::Prefix(start)) | (Match::Prefix(start), Match::Exact(text))
+            if text.starts_with(start.as_str()) =>
+        {
+            Some(vec![Match::Exact(text.clone())])
         }
         (Match::Exact(text), Match::Regex(regex)) | (Match::Regex(regex), Match::Exact(text)) => {
             let expression = config::Expression::new(regex).map_err(|_| ())?;
-            expression.matches(text.as_bytes()).then(|| vec![Match::Exact(text.clone())])
+            Some(vec![Match::Exact(text.clone())]).filter(|_| expression.matches(text.as_bytes())).ok_or(())?.into()
         }
         _ => return Err(()),
     })
@@ -267,10 +323,11 @@ pub(crate) fn weigh(ordered: &mut [&mut When]) {
     for at in (0..ordered.len()).rev() {
         let (before, behind) = ordered.split_at_mut(at + 1);
         let Some(own) = before.last_mut() else { continue };
-        let behind: Vec<_> = behind.iter().filter(|other| !own.excludes(other)).map(|other| other.rank()).collect();
-        while behind.iter().any(|rank| own.rank() <= *rank) {
-            own.weight += 1;
-        }
+        let behind = behind.iter().filter(|other| !own.excludes(other)).map(|other| other.rank());
+        let Some(most) = behind.max() else { continue };
+        let (count, exactness, has_methods) = own.rank();
+        own.weight +=
+            (most.0 + 1).saturating_sub(count).saturating_sub(usize::from((most.1, most.2) < (exactness, has_methods)));
     }
 }
 
@@ -300,10 +357,36 @@ mod tests {
         assert!(!third.is_weighted() && second.is_weighted() && first.is_weighted());
         assert_eq!(text(&third), "when:\n  header: { x-b: \"1\" }\n");
         assert!(text(&second).contains("cookie: { any: [{ present: true }, { present: false }] }"));
-        // What excludes each other needs no order.
-        let (mut one, mut other) = (header("x", Match::Exact("1".into())), header("x", Match::Exact("2".into())));
+        // What excludes each other needs no order; two values of one name do not.
+        let (mut one, mut other) = (header("x", Match::Absent), header("x", Match::Exact("2".into())));
         weigh(&mut [&mut one, &mut other]);
         assert!(!one.is_weighted());
+        let (mut one, mut other) = (header("x", Match::Exact("1".into())), header("x", Match::Exact("2".into())));
+        weigh(&mut [&mut one, &mut other]);
+        assert!(one.is_weighted());
+    }
+
+    #[test]
+    fn ranks_are_those_of_routes() {
+        let network = |text: &str| When::of_client(text.parse().unwrap());
+        let names = |text: &str| When::of_server_names(vec![text.to_owned()]);
+        // Each is put before the one behind it, which a route would prefer.
+        for (first, second) in [
+            (header("x", Match::Regex(".*a.*".to_owned())), network("127.0.0.0/8")),
+            (header("x", Match::Prefix("a".to_owned())), header("y", Match::Prefix("ab".to_owned()))),
+            (network("10.0.0.0/8"), network("10.1.0.0/16")),
+            (names("*.a.test"), names("b.test")),
+            (When::methods(&["POST"]), names("*.a.test")),
+            (header("x", Match::Exact("1".to_owned())), names("a.test")),
+        ] {
+            let (mut first, mut second) = (first, second);
+            weigh(&mut [&mut first, &mut second]);
+            assert!(first.rank() > second.rank(), "{first:?} {second:?}");
+            assert!(!second.is_weighted());
+        }
+        let (mut first, mut second) = (network("10.1.0.0/16"), header("x", Match::Regex(".*a.*".to_owned())));
+        weigh(&mut [&mut first, &mut second]);
+        assert!(!first.is_weighted(), "it goes first by itself");
     }
 
     #[test]
@@ -312,7 +395,14 @@ mod tests {
         let a = header("a", Match::Exact("1".to_owned()));
         assert_eq!(get.and(&When::methods(&["POST"])), Ok(None));
         assert_eq!(text(&get.and(&a).unwrap().unwrap()), "methods: [GET, HEAD]\nwhen:\n  header: { a: \"1\" }\n");
-        assert_eq!(a.and(&header("a", Match::Prefix("2".to_owned()))), Ok(None));
+        assert_eq!(a.and(&header("a", Match::Absent)), Ok(None));
+        // One of two values may be each.
+        assert_eq!(a.and(&header("a", Match::Prefix("2".to_owned()))), Err(()));
+        assert_eq!(a.and(&header("a", Match::Exact("2".to_owned()))), Err(()));
+        assert_eq!(a.and(&header("a", Match::Regex("2".to_owned()))), Err(()));
+        let names = |text: &str| When::of_server_names(text.split(' ').map(str::to_owned).collect());
+        assert_eq!(names("*.a.test b.test").and(&names("x.a.test c.test")), Ok(Some(names("x.a.test"))));
+        assert_eq!(names("a.test").and(&names("*.a.test")), Ok(None));
         assert_eq!(a.and(&header("a", Match::Present)), Ok(Some(a.clone())));
         let regex = |text: &str| header("a", Match::Regex(text.to_owned()));
         assert_eq!(regex("x").and(&regex("y")), Err(()));

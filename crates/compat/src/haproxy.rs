@@ -1,6 +1,6 @@
 //! `portunus import haproxy FILE`: a configuration of HAProxy as a native one.
 //!
-//! `syntax.rs` reads the grammar, `sections.rs` what `defaults` gives to frontends and backends, `acl.rs` conditions, `rules.rs` what is done under them;
+//! `syntax.rs` reads the grammar, `sections.rs` what `defaults` gives to frontends and backends, `acl.rs` conditions (`criterion.rs` what each of their tests asks, `items.rs` of which values), `rules.rs` what is done under them;
 //! `program.rs` goes through the rules for each host and each set of paths (`region.rs`) and makes cells of what it finds; `bind.rs`, `servers.rs`, `source.rs` and
 //! `tunnel.rs` carry sockets, backends, whose address servers see, and TCP mode, `written.rs` users and pages for errors, which are files natively, `template.rs` the expressions in texts, `known.rs` says of every other keyword why it is left out.
 //! `docs/migration.md` is the guide.
@@ -15,6 +15,8 @@ mod servers;
 mod rules;
 mod template;
 mod acl;
+mod criterion;
+mod items;
 mod known;
 mod sections;
 mod syntax;
@@ -31,7 +33,7 @@ use crate::draft::Draft;
 use crate::migration::{self, Files, Given, Place, Problem, Report};
 use crate::native::{Map, Value, bytes, duration};
 use crate::sites::{Sites, respond, routes};
-use acl::{Condition, Counted, Reader, Test, is_in};
+use acl::{About, Condition, Counted, Reader, Test, is_in};
 use program::Site;
 use region::Meetings;
 use rules::{Action, Rule, Rules};
@@ -186,7 +188,7 @@ fn expectations(proxy: &Proxy, reader: &mut Reader<'_>) -> Vec<(Place, Vec<ipnet
     let acls = acl::Acls::of(proxy.lines.iter(), reader);
     let of = proxy.lines.iter().filter(|line| line.word(0) == "tcp-request" && line.word(2) == "expect-proxy");
     of.map(|line| {
-        let condition = acls.condition(line.parts().1, &line.place, reader);
+        let condition = acls.condition(line.parts().1, (About::Request, &line.place), reader);
         (line.place.clone(), Making::expected_from(&condition))
     })
     .collect()
@@ -399,6 +401,9 @@ impl Making<'_> {
     fn backend_rules(&self, name: &str, front: usize) -> Option<Rc<[Rule]>> {
         let at = self.proxies.iter().position(|proxy| proxy.name == name && proxy.kind != Kind::Frontend)?;
         let (rules, proxy) = (self.rules.get(at)?, self.proxies.get(at)?);
+        if proxy.is_disabled() {
+            return Some(Rc::new([]));
+        }
         let mut out = if at == front { Vec::new() } else { rules.requests.clone() };
         out.extend(rules.servers.iter().cloned());
         out.extend(rules.responses.iter().cloned());

@@ -23,6 +23,7 @@ mod native;
 mod header_fields;
 mod expressions;
 mod addresses;
+mod stripped;
 
 use config::Config;
 

@@ -214,6 +214,7 @@ fn listener(bind: Vec<Endpoint>, min_tls: u64) -> ListenerConfig {
             settings: Arc::new(settings),
             names: BTreeMap::new(),
             strict_sni: false,
+            require_sni: false,
         }),
         proxy_protocol: None,
         service: Service::Http,

@@ -419,7 +419,8 @@ impl Making<'_> {
         if service.is_on("verifypeer") || level.is_some_and(|level| level > 2) {
             return Err("certificates of clients are compared with a list of them (`verifyPeer`)".to_owned());
         }
-        let required = service.is_on("requirecert") || level == Some(2);
+        // A chain can only be verified where there is one: `verifyChain` requires a certificate, the older `verify = 1` does not.
+        let required = service.is_on("requirecert") || service.is_on("verifychain") || level == Some(2);
         let is_verified = service.is_on("verifychain") || level.is_some_and(|level| level > 0);
         if !is_verified {
             return match required {

@@ -267,6 +267,8 @@ pub struct TlsConfig {
     pub names: BTreeMap<String, Arc<TlsSettings>>,
     /// An unknown name is rejected with unrecognized_name instead of getting the default certificate.
     pub strict_sni: bool,
+    /// A handshake that names no server is rejected with unrecognized_name, too.
+    pub require_sni: bool,
 }
 
 /// What a name is served under. Two names with equal settings are one TLS policy.

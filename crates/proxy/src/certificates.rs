@@ -157,6 +157,7 @@ pub struct TlsFront {
     default_rule: Arc<TlsRule>,
     rules: HostMap<Arc<TlsRule>>,
     strict_sni: bool,
+    require_sni: bool,
     key_group: Option<Arc<KeyGroup>>,
     /// Where its certificates are ordered: what authorities ask for.
     challenges: Option<Arc<Challenges>>,
@@ -180,11 +181,17 @@ impl TlsFront {
             default_rule,
             rules,
             strict_sni,
+            require_sni: false,
             key_group,
             challenges: None,
             on_demand: None,
             wants_fingerprint: false,
         }
+    }
+
+    /// The same, which rejects handshakes that name no server, if `require_sni`.
+    pub fn requiring_sni(self, require_sni: bool) -> TlsFront {
+        TlsFront { require_sni, ..self }
     }
 
     /// The same, which notes the fingerprints of clients if something reads them.
@@ -249,7 +256,8 @@ impl Chooser for TlsFront {
         if let Some(proof) = self.challenges.as_ref().and_then(|all| all.choice(hello, name.as_deref())) {
             return Ok(proof);
         }
-        if self.strict_sni && hello.server_name.is_some() && name.is_none() {
+        let is_unknown = self.strict_sni && hello.server_name.is_some() && name.is_none();
+        if is_unknown || (self.require_sni && hello.server_name.is_none()) {
             return Err(Alert::UNRECOGNIZED_NAME);
         }
         let found = name.as_deref().and_then(|name| self.identities.find(name));

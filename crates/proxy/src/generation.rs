@@ -546,7 +546,8 @@ fn build_front(
         .iter()
         .map(|(host, settings)| Ok((HostPattern::of_text(host), rule(settings)?)))
         .collect::<Result<_, String>>()?;
-    Ok(TlsFront::new(Arc::clone(table), rule(&tls.settings)?, rules, tls.strict_sni, key_group))
+    let front = TlsFront::new(Arc::clone(table), rule(&tls.settings)?, rules, tls.strict_sni, key_group);
+    Ok(front.requiring_sni(tls.require_sni))
 }
 
 fn build_key_groups(

@@ -96,7 +96,7 @@ reasons! {
             "`detail` has its number: 42 to 48 are about our certificate, so check chain, name and validity.";
         TlsRejected "tls_rejected" Client 0
             "The handshake was rejected by the rules of the listener; `detail` has the alert."
-            "Alert 112: the name has no certificate and `strict_sni` is set. Add the certificate if the name is yours.";
+            "Alert 112: the name has no certificate and `strict_sni` is set, or there is no name and `require_sni` is set. Add the certificate if the name is yours.";
         ClientCertificateInvalid "client_certificate_invalid" Client 0
             "The client's certificate is missing or does not verify."
             "`detail` says why; check the certificate, its authority, its validity and the revocation list.";

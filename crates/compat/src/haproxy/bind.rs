@@ -334,6 +334,7 @@ impl Making<'_> {
         }
         if socket.has("strict-sni") {
             tls.set("strict_sni", Value::plain(true));
+            tls.set("require_sni", Value::plain(true));
         }
         self.versions(socket, &mut tls);
         let verify = socket.value("verify").unwrap_or("none");

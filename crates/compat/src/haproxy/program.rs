@@ -66,6 +66,8 @@ pub(crate) struct State {
     max_body: Option<u64>,
     tracks: BTreeMap<String, (String, String)>,
     assumed: Vec<(When, bool)>,
+    /// Fields of the request that were edited in a way that is not carried.
+    obscured: BTreeSet<String>,
     stopped: Option<(usize, u8)>,
     pub(crate) front: usize,
     /// The server of `use-server`.
@@ -153,16 +155,21 @@ impl Making<'_> {
                 continue;
             }
             match truth(walk, &state, &rule.condition, false) {
+                Truth::Path(_) | Truth::Depends(_) | Truth::Unknown(_) if ends_nothing(&todo, at) => at += 1,
                 Truth::Path(by) => return Err(Stop::Cut(by)),
-                Truth::Depends(when) => match self.by_address(walk, rule, &when, &mut state) {
-                    true => at += 1,
-                    false => return self.two_cases(walk, (&todo, at), &state, &when),
-                },
+                // What is left of a rule when its addresses are a policy is asked again.
+                Truth::Depends(when) if self.by_address(walk, rule, &when, &mut state) => {}
+                Truth::Depends(when) => return self.two_cases(walk, (&todo, at), &state, &when),
                 Truth::No => {
                     match self.limits(walk, rule, &mut state) {
                         Truth::Path(by) => return Err(Stop::Cut(by)),
                         Truth::Depends(when) => return self.two_cases(walk, (&todo, at), &state, &when),
-                        Truth::Yes | Truth::No | Truth::Unknown(_) => {}
+                        Truth::Unknown(why) => {
+                            if let Some(keys) = self.unknown(rule, &why, &mut state) {
+                                return Ok(one(keys));
+                            }
+                        }
+                        Truth::Yes | Truth::No => {}
                     }
                     at += 1;
                 }
@@ -199,7 +206,7 @@ impl Making<'_> {
         if like == others {
             return Ok(others);
         }
-        let mut out = Vec::new();
+        let mut out = without_implied(when, &others);
         for variant in like {
             match when.and(&variant.when) {
                 Ok(Some(both)) => out.push(Variant { when: both, keys: variant.keys }),
@@ -250,15 +257,12 @@ impl Making<'_> {
 
     /// What a rule limits that does not hold for one request alone.
     fn limits(&mut self, walk: &mut Walk<'_>, rule: &Rule, state: &mut State) -> Truth {
-        let is_limit =
-            |test: &&Test| matches!(test, Test::Rate(_) | Test::BodyOver(_) | Test::Counter(..) | Test::User(_));
+        let is_limit = |test: &&Test| matches!(test, Test::Rate(_) | Test::BodyOver(_) | Test::User(_));
         let limits: Vec<&Test> = rule.condition.tests().filter(is_limit).collect();
         let Some(first) = limits.first() else { return Truth::No };
-        let denies = matches!(&rule.action, Action::Respond(words) if matches!(words.first().map(String::as_str), Some("deny" | "tarpit" | "reject" | "silent-drop")));
         let holds = truth(walk, state, &rule.condition, true);
-        let why = match (&holds, first, limits.len(), denies) {
-            (Truth::No, Test::Rate(_) | Test::BodyOver(_) | Test::User(_), ..) => return Truth::No,
-            (Truth::Path(_) | Truth::Depends(_), ..) => return holds,
+        let why = match (&holds, first, limits.len(), is_rejection(&rule.action)) {
+            (Truth::No | Truth::Path(_) | Truth::Depends(_) | Truth::Unknown(_), ..) => return holds,
             (Truth::Yes, Test::Rate(rate), 1, true) if rate.of != Counted::Requests => {
                 "connections are counted in TCP mode alone; see `limits.max_connections_per_client`".to_owned()
             }
@@ -273,13 +277,10 @@ impl Making<'_> {
                 state.max_body = Some(state.max_body.unwrap_or(u64::MAX).min(*size));
                 return Truth::Yes;
             }
-            (Truth::Unknown(why), ..) => why.clone(),
-            (_, Test::Counter(why, _), ..) => why.clone(),
             (_, Test::User(_), ..) => "who a user is decides nothing here".to_owned(),
             _ => "a limit that is one of several conditions".to_owned(),
         };
-        state.comments.push(self.report.left_out(&rule.place, &rule.shown, &why));
-        Truth::Yes
+        Truth::Unknown(why)
     }
 
     /// The policy for a rate, by what each counter tracks, and in which table.
@@ -297,9 +298,10 @@ impl Making<'_> {
             }
         };
         let table = rate.table.clone().or(tracked).unwrap_or_else(|| rule.proxy.clone());
-        let key = match super::acl::fetch_of(&key).0 {
-            "src" => None,
-            other => {
+        let key = match super::criterion::pieces(&key).as_slice() {
+            ["src"] => None,
+            [_, _, ..] | [] => return Err("what a rate is counted by is converted".to_owned()),
+            [other] => {
                 let (name, argument) = other.split_once('(').unwrap_or((other, ""));
                 let argument = argument.trim_end_matches(')').to_ascii_lowercase();
                 match name {
@@ -384,6 +386,10 @@ impl Making<'_> {
             Action::Server(name) => state.server = state.server.take().or(Some(name.clone())),
             Action::Forward(name) => return Done::End(self.forwarded(rule, name, state)),
             Action::LeftOut(why) => self.left(rule, why, state),
+            Action::Obscured(field, why) => {
+                state.obscured.insert(field.clone());
+                self.left(rule, why, state);
+            }
             Action::Closed(why) => return Done::End(self.closed(rule, &format!("{why}; answered 501"), state)),
         }
         Done::Next
@@ -398,11 +404,18 @@ impl Making<'_> {
         match &rule.action {
             Action::Track { .. } => {}
             Action::LeftOut(_) => self.left(rule, why, state),
+            Action::Obscured(field, _) => {
+                state.obscured.insert(field.clone());
+                self.left(rule, why, state);
+            }
             Action::Edit { message, field, .. } => {
                 self.left(rule, why, state);
                 // What the client says under this name is not what was meant.
-                if *message == Message::Request && field_fits(field, "").is_ok() {
-                    state.request.remove(field);
+                if *message == Message::Request {
+                    state.obscured.insert(field.clone());
+                    if field_fits(field, "").is_ok() {
+                        state.request.remove(field);
+                    }
                 }
             }
             _ => return Some(self.closed(rule, &format!("{why}; answered 501"), state)),
@@ -462,6 +475,9 @@ impl Making<'_> {
             Err(why) => {
                 if message == Message::Request && edit == Edit::Set && field_fits(field, "").is_ok() {
                     edits.remove(field);
+                }
+                if message == Message::Request {
+                    state.obscured.insert(field.to_owned());
                 }
                 self.left(rule, &why, state);
             }
@@ -532,8 +548,29 @@ impl State {
         }
     }
 
+    /// What edits before say of a condition: none if they say nothing of its fields.
+    fn edited(&self, when: &When) -> Option<Truth> {
+        for field in when.fields() {
+            let is_set = self.request.set.contains_key(field) || self.request.add.iter().any(|(name, _)| name == field);
+            if self.obscured.contains(field) || is_set || (field == "host" && self.host.is_some()) {
+                return Some(Truth::Unknown(format!("`{field}` was changed before")));
+            }
+            if self.request.remove.contains(field) {
+                return Some(match when.asks_for_none(field) {
+                    Some(true) => Truth::Yes,
+                    Some(false) => Truth::No,
+                    None => Truth::Unknown(format!("`{field}` was removed before")),
+                });
+            }
+        }
+        None
+    }
+
     /// What the assumed cases say of requests like this.
     fn like(&self, when: &When) -> Truth {
+        if let Some(known) = self.edited(when) {
+            return known;
+        }
         if self.is_source_unknown && !when.client.is_empty() {
             return Truth::Unknown("the client is named by a field here".to_owned());
         }
@@ -579,6 +616,35 @@ impl Edits {
     }
 }
 
+/// Whether a rule ends its list where nothing comes behind it but others that end it: then it does not matter whether it holds.
+pub(super) fn ends_nothing(rules: &[Rule], at: usize) -> bool {
+    let Some(rule) = rules.get(at) else { return false };
+    let behind = rules.iter().skip(at).filter(|other| other.list == rule.list);
+    behind.into_iter().all(|other| other.action == Action::Stop)
+}
+
+/// Whether a rule keeps requests out.
+fn is_rejection(action: &Action) -> bool {
+    let Action::Respond(words) = action else { return false };
+    let status = || words.iter().position(|word| word == "status").and_then(|at| words.get(at + 1));
+    match words.first().map(String::as_str) {
+        Some("deny" | "tarpit" | "reject" | "silent-drop") => true,
+        Some("return") => status().is_some_and(|status| status.starts_with('4') || status.starts_with('5')),
+        _ => false,
+    }
+}
+
+/// The cases of HEAD, which a route for GET would take with it although the condition names GET alone.
+fn without_implied(when: &When, others: &[Variant]) -> Vec<Variant> {
+    let names = |method: &str| when.methods.iter().any(|own| own == method);
+    if !names("GET") || names("HEAD") {
+        return Vec::new();
+    }
+    let head = When::methods(&["HEAD"]);
+    let of = |variant: &Variant| Some(Variant { when: head.and(&variant.when).ok()??, keys: variant.keys.clone() });
+    others.iter().filter_map(of).collect()
+}
+
 fn one(keys: Map) -> Vec<Variant> {
     vec![Variant { when: When::default(), keys }]
 }
@@ -599,6 +665,7 @@ fn truth(walk: &mut Walk<'_>, state: &State, condition: &Condition, beyond: bool
     let constant = |holds: bool| if holds { Truth::Yes } else { Truth::No };
     condition.truth(&|test| match test {
         Test::Constant(holds) => constant(*holds),
+        Test::Hosts(_) if state.host.is_some() => Truth::Unknown("the host was changed before".to_owned()),
         Test::Hosts(patterns) => constant(site.host.is_some_and(|host| patterns.iter().any(|one| is_in(host, one)))),
         Test::Paths(_) if state.rewrite.is_some() => Truth::Unknown("the path was changed before".to_owned()),
         Test::Paths(languages) => {
@@ -633,7 +700,7 @@ fn truth(walk: &mut Walk<'_>, state: &State, condition: &Condition, beyond: bool
             out
         }
         Test::BodyOver(_) | Test::Rate(_) | Test::User(_) => constant(beyond),
-        Test::Counter(_, holds) => constant(*holds),
+        Test::Requests => Truth::Yes,
         Test::Unknown(why) => Truth::Unknown(why.clone()),
     })
 }

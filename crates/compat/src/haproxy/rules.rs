@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::acl::{Acls, Condition, Reader, Test};
+use super::acl::{About, Acls, Condition, Reader, Test};
 use super::sections::{Kind, Proxy};
 use super::syntax::Line;
 use crate::cells::{Language, canonical, canonical_start};
+use crate::expressions::literal;
 use crate::migration::Place;
 
 /// Most entries of a map.
@@ -62,6 +63,8 @@ pub(crate) enum Action {
     Forward(String),
     /// It is left out, and nothing else changes.
     LeftOut(String),
+    /// An edit of a field of requests is left out: nobody knows what it holds from here on.
+    Obscured(String, String),
     /// It is left out, and nobody knows what would have come of it.
     Closed(String),
     /// Addresses of clients are those of a field from here on.
@@ -93,12 +96,13 @@ pub(crate) struct Rules {
 
 /// The lists of a proxy, as numbers.
 const CONNECTION: u8 = 0;
-const CONTENT: u8 = 1;
-const REQUEST: u8 = 2;
-const REDIRECT: u8 = 3;
-const SWITCH: u8 = 4;
-const SERVER: u8 = 5;
-const RESPONSE: u8 = 6;
+const SESSION: u8 = 1;
+pub(super) const CONTENT: u8 = 2;
+const REQUEST: u8 = 3;
+const REDIRECT: u8 = 4;
+const SWITCH: u8 = 5;
+const SERVER: u8 = 6;
+const RESPONSE: u8 = 7;
 
 /// Reads the rules of a proxy; `at` is its position.
 pub(crate) fn rules(at: usize, proxy: &Proxy, reader: &mut Reader<'_>) -> Rules {
@@ -112,7 +116,8 @@ pub(crate) fn rules(at: usize, proxy: &Proxy, reader: &mut Reader<'_>) -> Rules 
         }
         let (head, condition) = line.parts();
         let head = head.get(words..).unwrap_or_default();
-        let condition = acls.condition(condition, &line.place, reader);
+        let about = if list == RESPONSE { About::Response } else { About::Request };
+        let condition = acls.condition(condition, (about, &line.place), reader);
         let rule = |action: Action, condition: Condition| Rule {
             action,
             condition,
@@ -126,10 +131,13 @@ pub(crate) fn rules(at: usize, proxy: &Proxy, reader: &mut Reader<'_>) -> Rules 
             SERVER => vec![rule(Action::Server(head.first().cloned().unwrap_or_default()), condition)],
             REDIRECT => vec![rule(Action::Respond(with_first("redirect", head)), condition)],
             RESPONSE => vec![rule(response(head), condition)],
-            CONNECTION | CONTENT => {
+            CONNECTION | SESSION | CONTENT => {
                 connection(head).into_iter().map(|action| rule(action, condition.clone())).collect()
             }
-            _ => request(head).into_iter().map(|action| rule(action, condition.clone())).collect(),
+            _ => {
+                let on = |test: Option<Test>| test.map_or_else(|| condition.clone(), |test| condition.and(test));
+                request(head).into_iter().map(|(action, test)| rule(action, on(test))).collect()
+            }
         };
         match list {
             SWITCH => out.switching.extend(made),
@@ -172,7 +180,8 @@ fn status_page(at: usize, proxy: &Proxy, out: &mut Rules) {
             "<html><body><h1>200 OK</h1>\nService ready.\n</body></html>\n",
         ];
         let action = Action::Respond(words.map(str::to_owned).to_vec());
-        let mut rule = always(action, (at, 0), line, proxy);
+        // Behind the rules about connections, before those about requests.
+        let mut rule = always(action, (at, REQUEST), line, proxy);
         if let Some(path) = canonical(line.word(1)).filter(|path| path.starts_with('/')) {
             rule.condition = rule.condition.and(Test::Paths(vec![Language::Exact(path)]));
             out.requests.insert(0, rule);
@@ -181,6 +190,10 @@ fn status_page(at: usize, proxy: &Proxy, out: &mut Rules) {
     if let Some(line) = proxy.all("filter").find(|line| super::known::is_deciding(line.word(1))) {
         let why = "it may decide about requests, and is not there".to_owned();
         out.requests.insert(0, always(Action::Closed(why), (at, 0), line, proxy));
+    }
+    if let Some(line) = proxy.option("http-restrict-req-hdr-names").filter(|line| line.word(2) != "preserve") {
+        let why = "names of fields are not restricted like this".to_owned();
+        out.requests.insert(0, always(Action::Closed(why), (at, REQUEST), line, proxy));
     }
     let is_on =
         |line: &&Line| line.word(0) == "stats" && matches!(line.word(1), "enable" | "uri" | "auth" | "realm" | "scope");
@@ -199,7 +212,8 @@ fn status_page(at: usize, proxy: &Proxy, out: &mut Rules) {
 /// The list that a line belongs to, and how many words say so.
 fn list_of(line: &Line) -> Option<(u8, usize)> {
     Some(match (line.word(0), line.word(1)) {
-        ("tcp-request", "connection" | "session") => (CONNECTION, 2),
+        ("tcp-request", "connection") => (CONNECTION, 2),
+        ("tcp-request", "session") => (SESSION, 2),
         ("tcp-request", "content") => (CONTENT, 2),
         ("http-request", _) => (REQUEST, 1),
         ("redirect", _) => (REDIRECT, 1),
@@ -227,17 +241,11 @@ fn connection(words: &[String]) -> Option<Action> {
         "accept" => Action::Stop,
         "reject" | "silent-drop" | "drop" => Action::Respond(vec!["reject".to_owned()]),
         first if first.starts_with("track-sc") => track(words),
+        first if first.starts_with("set-var(") || first.starts_with("unset-var(") => return None,
         // Which proxies are believed is read with the sockets.
-        "expect-proxy"
-        | "set-var"
-        | "unset-var"
-        | "capture"
-        | "set-mark"
-        | "set-tos"
-        | "set-log-level"
-        | "set-nice"
-        | "expect-netscaler-cip" => return None,
-        "set-src" => Action::Source,
+        "expect-proxy" | "set-var" | "unset-var" | "capture" | "set-mark" | "set-tos" | "set-log-level"
+        | "set-nice" => return None,
+        "set-src" | "expect-netscaler-cip" => Action::Source,
         other => Action::Closed(format!("`{other}` is not understood")),
     })
 }
@@ -248,8 +256,18 @@ fn track(words: &[String]) -> Action {
     Action::Track { slot, key: word(words, 1).to_owned(), table }
 }
 
-/// A rule about requests. None if it changes nothing here.
-fn request(words: &[String]) -> Option<Action> {
+/// A rule about requests: what it does, and on which of those that its condition holds for. Nothing if it changes nothing here.
+fn request(words: &[String]) -> Changes {
+    match word(words, 0) {
+        "set-path" => set_path(word(words, 1)),
+        "replace-path" => replaced(word(words, 1), word(words, 2)),
+        // With HTTP/2 these begin with a scheme and a host, and the query is part of them.
+        "set-uri" | "replace-uri" => closed_path("a whole URI is changed; write `set-path` or `replace-path`"),
+        _ => plain_request(words).map(|action| (action, None)).into_iter().collect(),
+    }
+}
+
+fn plain_request(words: &[String]) -> Option<Action> {
     let edit = |edit: Edit| {
         let field = word(words, 1).to_ascii_lowercase();
         let value = word(words, 2).to_owned();
@@ -266,14 +284,17 @@ fn request(words: &[String]) -> Option<Action> {
         "set-header" => edit(Edit::Set),
         "add-header" => edit(Edit::Add),
         "del-header" if words.len() == 2 => edit(Edit::Remove),
-        "set-path" | "set-uri" => set_path(word(words, 1)),
-        "replace-path" | "replace-uri" => replaced(word(words, 1), word(words, 2)),
         "set-src" => Action::Source,
         first if first.starts_with("track-sc") => track(words),
+        // Variables decide nothing here: what asks for one is not understood.
+        first
+            if ["set-var(", "set-var-fmt(", "unset-var(", "do-resolve("]
+                .iter()
+                .any(|start| first.starts_with(start)) =>
+        {
+            return None;
+        }
         "capture"
-        | "set-var"
-        | "set-var-fmt"
-        | "unset-var"
         | "set-log-level"
         | "set-nice"
         | "set-mark"
@@ -284,8 +305,7 @@ fn request(words: &[String]) -> Option<Action> {
         | "strict-mode"
         | "set-priority-class"
         | "set-priority-offset"
-        | "early-hint"
-        | "do-resolve" => return None,
+        | "early-hint" => return None,
         first if first.starts_with("sc-") || first == "wait-for-body" => return None,
         "normalize-uri" => return None,
         "set-method" | "set-query" | "set-pathq" | "replace-pathq" | "set-dst" | "set-dst-port" | "set-src-port"
@@ -300,7 +320,7 @@ fn request(words: &[String]) -> Option<Action> {
             let field = word(words, 1).to_ascii_lowercase();
             match field == "host" {
                 true => Action::Closed("the Host that goes on is made by an expression".to_owned()),
-                false => Action::LeftOut("values of fields are not edited by expressions".to_owned()),
+                false => Action::Obscured(field, "values of fields are not edited by expressions".to_owned()),
             }
         }
         "set-map" | "add-acl" | "del-acl" | "del-map" => Action::LeftOut("there are no maps to change".to_owned()),
@@ -321,71 +341,109 @@ fn response(words: &[String]) -> Action {
         "add-header" => edit(Edit::Add),
         "del-header" if words.len() == 2 => edit(Edit::Remove),
         "allow" => Action::Stop,
+        kind @ ("deny" | "return" | "redirect" | "reject") => {
+            Action::Closed(format!("`{kind}` of a response has no counterpart"))
+        }
         _ => Action::LeftOut("of responses only fields are set, added and removed".to_owned()),
     }
 }
 
-/// `set-path` and `set-uri`: an expression that replaces the start of the path, or a whole one.
-fn set_path(format: &str) -> Action {
+/// What a path becomes: actions, each under a test of its own beside the rule's condition.
+type Changes = Vec<(Action, Option<Test>)>;
+
+fn closed_path(why: &str) -> Changes {
+    vec![(Action::Closed(why.to_owned()), None)]
+}
+
+/// `set-path`: an expression that replaces the start of the path, or a whole one.
+fn set_path(format: &str) -> Changes {
     let inner = format.strip_prefix("%[path,regsub(").or_else(|| format.strip_prefix("%[path,regsub('"));
     if let Some(arguments) = inner.and_then(|inner| inner.strip_suffix(")]")) {
         let mut parts = arguments.split(',').map(|part| part.trim_matches(['\'', '"']));
         if let (Some(regex), Some(to)) = (parts.next(), parts.next())
             && parts.next().is_none_or(|flags| flags.is_empty())
             && let Some(start) = plain_start(regex)
-            && regex.starts_with('^')
             && (to.is_empty() || canonical_start(to).as_deref() == Some(to))
         {
-            return path(start, to);
+            return path(&start, to, Rest::Any);
         }
-        return Action::Closed("a path is changed by this expression".to_owned());
+        return closed_path("a path is changed by this expression");
     }
     if let Some(start) = format.strip_suffix("%[path]")
         && !start.contains(['%', '{', '}'])
+        && start.starts_with('/')
     {
-        return Action::WholePath(format!("{start}{{path}}"));
+        return vec![(Action::WholePath(format!("{start}{{path}}")), None)];
     }
     match format.contains(['%', '{', '}', '?']) || !format.starts_with('/') {
-        true => Action::Closed("a path is made of this format".to_owned()),
-        false => Action::WholePath(format.to_owned()),
+        true => closed_path("a path is made of this format"),
+        false => vec![(Action::WholePath(format.to_owned()), None)],
     }
 }
 
-/// `replace-path` whose expression is a text and what follows it.
-fn replaced(regex: &str, format: &str) -> Action {
-    let closed = || Action::Closed("a path is changed by this expression".to_owned());
-    let whole = regex.strip_suffix('$').unwrap_or(regex);
-    for rest in ["(.*)", "(/.*)?", "(/.*)"] {
+/// What a replaced text may be followed by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    /// Anything.
+    Any,
+    /// A slash and anything, or nothing; other paths that begin so are not changed.
+    SegmentsOrNone,
+    /// The same; other paths that begin so become what is put in, without what follows.
+    SegmentsOrLost,
+    /// A slash and anything.
+    Segments,
+}
+
+/// `replace-path` whose expression is the start of paths and what follows it.
+fn replaced(regex: &str, format: &str) -> Changes {
+    let closed = || closed_path("a path is changed by this expression");
+    let (whole, ends) = regex.strip_suffix('$').map_or((regex, false), |whole| (whole, true));
+    for (rest, kind) in [
+        ("(/.*)?", if ends { Rest::SegmentsOrNone } else { Rest::SegmentsOrLost }),
+        ("(/.*)", Rest::Segments),
+        ("(.*)", Rest::Any),
+    ] {
         let Some(text) = whole.strip_suffix(rest) else { continue };
-        let Some(to) = format.strip_suffix("\\1").filter(|to| !to.contains(['\\', '%', '{', '}', '?'])) else {
-            return closed();
-        };
-        let text = text.strip_prefix('^').unwrap_or(text);
-        if text.is_empty() && rest == "(.*)" {
-            return Action::WholePath(format!("{to}{{path}}"));
+        let is_plain = |to: &&str| !to.contains(['\\', '%', '{', '}', '?']) && (to.is_empty() || to.starts_with('/'));
+        let Some(to) = format.strip_suffix("\\1").filter(is_plain) else { return closed() };
+        if matches!(text, "" | "^") && kind == Rest::Any {
+            return vec![(Action::WholePath(format!("{to}{{path}}")), None)];
         }
-        // The expression is found anywhere, and paths begin with a slash.
-        let is_start = regex.starts_with('^') || text.starts_with('/');
-        return match (plain_start(text), rest) {
-            (Some(start), "(.*)") if is_start => path(start, to),
-            (Some(start), _) if is_start => path(format!("{start}/"), &format!("{to}/")),
-            _ => closed(),
-        };
+        // An expression without `^` is found anywhere in a path.
+        return plain_start(text).map_or_else(closed, |start| path(&start, to, kind));
     }
     closed()
 }
 
-/// Another start of paths. One without any is meant for whole segments.
-fn path(start: String, to: &str) -> Action {
-    match to.is_empty() {
-        true => Action::Path { start: format!("{}/", start.trim_end_matches('/')), to: "/".to_owned() },
-        false => Action::Path { start, to: to.to_owned() },
+/// Another start of paths. What would become no path, or is not said by a start, is closed first.
+fn path(start: &str, to: &str, rest: Rest) -> Changes {
+    let is_segment = start.ends_with('/');
+    let changed = |start: String, to: String| (Action::Path { start, to }, None);
+    let closed = |paths: Language| {
+        (Action::Closed("what this makes of the path is none".to_owned()), Some(Test::Paths(vec![paths])))
+    };
+    let exact = || Language::Exact(start.to_owned());
+    // What begins so, and goes on within the segment.
+    let others = || Language::Expression { text: format!("{}(?:[^/].*)?", literal(start)), except: Vec::new() };
+    match rest {
+        Rest::Any if is_segment == to.ends_with('/') && !to.is_empty() => {
+            vec![changed(start.to_owned(), to.to_owned())]
+        }
+        Rest::Any if !is_segment && to.is_empty() => {
+            vec![closed(others()), changed(format!("{start}/"), "/".to_owned())]
+        }
+        Rest::Any if !is_segment || to.is_empty() => closed_path("what this makes of the path may be none"),
+        Rest::Any => vec![changed(start.to_owned(), to.to_owned())],
+        _ if is_segment => closed_path("a path with an empty segment is changed"),
+        Rest::Segments => vec![changed(format!("{start}/"), format!("{to}/"))],
+        Rest::SegmentsOrNone => vec![closed(exact()), changed(format!("{start}/"), format!("{to}/"))],
+        Rest::SegmentsOrLost => vec![closed(others()), changed(format!("{start}/"), format!("{to}/"))],
     }
 }
 
-/// The text that an expression of text alone means, with `^` before it.
+/// The start of paths that an expression of text alone means, with `^` before it.
 fn plain_start(regex: &str) -> Option<String> {
-    let text = regex.strip_prefix('^').unwrap_or(regex);
+    let text = regex.strip_prefix('^')?;
     let mut out = String::new();
     let mut chars = text.chars();
     while let Some(c) = chars.next() {
@@ -443,6 +501,8 @@ fn mapped(expression: &str, reader: &mut Reader<'_>) -> Result<Entries, String> 
         .take(MAX_ENTRIES + 1)
         .filter_map(|line| line.split_once(char::is_whitespace))
         .map(|(key, value)| (key.to_owned(), value.trim().to_owned()))
+        // Of two lines for one key the first counts.
+        .rev()
         .collect();
     if entries.len() > MAX_ENTRIES {
         return Err(format!("a map of more than {MAX_ENTRIES} entries"));
@@ -452,11 +512,8 @@ fn mapped(expression: &str, reader: &mut Reader<'_>) -> Result<Entries, String> 
         let host = key.to_ascii_lowercase();
         let is_name = crate::addresses::is_host(host.trim_start_matches('.'));
         let test = match kind {
-            "map" | "map_str" if is_host && is_name => Test::Hosts(vec![host]),
-            "map_dom" | "map_end" if is_host && is_name => {
-                let plain = host.trim_start_matches('.').to_owned();
-                Test::Hosts(vec![format!("*.{plain}"), plain])
-            }
+            "map" | "map_str" if is_host && is_name && !host.starts_with('.') => Test::Hosts(vec![host]),
+            "map_end" if is_host && is_name && host.starts_with('.') => Test::Hosts(vec![format!("*{host}")]),
             "map_beg" if fetch == "path" => match canonical_start(&key).filter(|start| start.starts_with('/')) {
                 Some(start) => Test::Paths(vec![Language::Prefix(start)]),
                 None => continue,
@@ -478,25 +535,41 @@ mod tests {
 
     #[test]
     fn paths_that_are_changed() {
-        let path = |start: &str, to: &str| Action::Path { start: start.to_owned(), to: to.to_owned() };
+        let path = |start: &str, to: &str| (Action::Path { start: start.to_owned(), to: to.to_owned() }, None);
+        let whole = |to: &str| vec![(Action::WholePath(to.to_owned()), None)];
+        let closed = |paths: Language| {
+            (Action::Closed("what this makes of the path is none".to_owned()), Some(Test::Paths(vec![paths])))
+        };
+        let within = |text: &str| Language::Expression { text: format!("{text}(?:[^/].*)?"), except: Vec::new() };
         for (regex, to, expected) in [
-            ("^/api/(.*)", "/\\1", Some(path("/api/", "/"))),
-            ("^/api(.*)$", "\\1", Some(path("/api/", "/"))),
-            ("/api(/.*)?", "\\1", Some(path("/api/", "/"))),
-            ("^/v1\\.0/(.*)", "/x/\\1", Some(path("/v1.0/", "/x/"))),
-            ("(.*)", "/foo\\1", Some(Action::WholePath("/foo{path}".to_owned()))),
+            ("^/api/(.*)", "/\\1", Some(vec![path("/api/", "/")])),
+            // `/apix` would become `x`, and `/api` nothing.
+            ("^/api(.*)$", "\\1", Some(vec![closed(within("/api")), path("/api/", "/")])),
+            ("^/api(/.*)?$", "\\1", Some(vec![closed(Language::Exact("/api".to_owned())), path("/api/", "/")])),
+            ("^/api(/.*)?", "/v\\1", Some(vec![closed(within("/api")), path("/api/", "/v/")])),
+            ("^/api(/.*)", "/v\\1", Some(vec![path("/api/", "/v/")])),
+            ("^/api(.*)", "/v\\1", Some(vec![path("/api", "/v")])),
+            ("^/v1\\.0/(.*)", "/x/\\1", Some(vec![path("/v1.0/", "/x/")])),
+            ("(.*)", "/foo\\1", Some(whole("/foo{path}"))),
             ("^/([a-z]+)/(.*)", "/\\2", None),
+            // Found anywhere in a path.
             ("api/(.*)", "/\\1", None),
+            ("/api(/.*)?", "\\1", None),
+            ("/api/(.*)", "/\\1", None),
+            ("^/api/(.*)", "\\1", None),
+            ("^/api/(.*)", "x/\\1", None),
         ] {
             let found = replaced(regex, to);
             match expected {
                 Some(expected) => assert_eq!(found, expected, "{regex}"),
-                None => assert!(matches!(found, Action::Closed(_)), "{regex}: {found:?}"),
+                None => assert!(matches!(found.as_slice(), [(Action::Closed(_), None)]), "{regex}: {found:?}"),
             }
         }
-        assert_eq!(set_path("%[path,regsub(^/api/,/)]"), path("/api/", "/"));
-        assert_eq!(set_path("/x%[path]"), Action::WholePath("/x{path}".to_owned()));
-        assert_eq!(set_path("/x"), Action::WholePath("/x".to_owned()));
-        assert!(matches!(set_path("%[hdr(x)]"), Action::Closed(_)));
+        assert_eq!(set_path("%[path,regsub(^/api/,/)]"), vec![path("/api/", "/")]);
+        assert_eq!(set_path("/x%[path]"), whole("/x{path}"));
+        assert_eq!(set_path("/x"), whole("/x"));
+        for format in ["%[hdr(x)]", "x%[path]", "%[path,regsub(/api/,/)]", "%[path,regsub(^/api/,/,g)]", "/x?y"] {
+            assert!(matches!(set_path(format).as_slice(), [(Action::Closed(_), None)]), "{format}");
+        }
     }
 }

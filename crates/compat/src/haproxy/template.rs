@@ -2,7 +2,7 @@
 //!
 //! What stands for the same in every request of a listener is put in as text; what has no native counterpart is an error that names it.
 
-use super::acl::fetch_of;
+use super::criterion::pieces;
 use crate::header_fields::is_identity;
 
 /// Longest text that comes of it, bytes.
@@ -143,13 +143,16 @@ fn alias(name: &str, facts: Facts) -> Result<String, String> {
 /// A fetch as a variable, or as the text that it stands for.
 pub(crate) fn fetched(expression: &str, facts: Facts) -> Result<String, String> {
     let unknown = || format!("`%[{expression}]` has no counterpart");
-    let (fetch, converters) = fetch_of(expression);
+    let mut pieces = pieces(expression).into_iter();
+    let fetch = pieces.next().unwrap_or_default();
+    let converters = pieces.collect::<Vec<_>>().join(",");
     let (name, argument) = match fetch.split_once('(') {
         Some((name, argument)) => (name, argument.trim_end_matches(')').split(',').next().unwrap_or_default().trim()),
         None => (fetch, ""),
     };
     let is_host = matches!(name, "hdr" | "req.hdr" | "req.fhdr") && argument.eq_ignore_ascii_case("host");
-    let is_plain = converters.is_empty() || (is_host && matches!(converters, "lower" | "host_only" | "field(1,:)"));
+    let is_plain =
+        converters.is_empty() || (is_host && matches!(converters.as_str(), "lower" | "host_only" | "field(1,:)"));
     if !is_plain {
         return Err(unknown());
     }

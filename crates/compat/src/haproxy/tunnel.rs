@@ -6,14 +6,17 @@ use ipnet::IpNet;
 
 use super::Making;
 use super::acl::{Counted, Test, Truth, is_in};
-use super::rules::{Action, Rule};
-use super::sections::Proxy;
+use super::program::ends_nothing;
+use super::rules::{Action, CONTENT, Rule};
+use super::sections::{Kind, Proxy};
 use super::template::Facts;
 use crate::addresses::{self, lists};
 use crate::conditions::When;
 use crate::migration::Place;
 use crate::native::{Map, Value, duration};
 
+/// Why a rule is not carried.
+const NOT_BY_ADDRESS: &str = "its condition is not one of addresses alone";
 /// Most names times networks by which rules tell connections apart.
 const MAX_CELLS: usize = 4_096;
 
@@ -36,17 +39,15 @@ impl Making<'_> {
     pub(crate) fn tunnel(&mut self, at: usize, proxy: &Proxy, facts: Facts, native: &mut Map) {
         let rules = self.rules.get(at).cloned().unwrap_or_default();
         let mut tunnel = Tunnel::default();
-        let addresses = self.admitted(&rules.requests, facts, &mut tunnel);
+        let mut policies = self.admitted(&rules.requests, facts, &mut tunnel);
         self.chosen(proxy, &rules.switching, facts, &mut tunnel);
-        let mut policies = Vec::new();
         if tunnel.is_closed || tunnel.rules.is_empty() {
             if !tunnel.is_closed {
                 let why = "no server can be carried; nobody passes";
                 tunnel.comments.push(self.report.left_out(&proxy.place, &proxy.name, why));
             }
-            policies.push(self.draft.closed());
+            policies.insert(0, self.draft.closed());
         }
-        policies.extend(addresses);
         policies.append(&mut tunnel.limits);
         let mut map = Map::default();
         self.led(std::mem::take(&mut tunnel.rules), &mut map);
@@ -109,13 +110,23 @@ impl Making<'_> {
         self.draft.upstreams.intern("nobody", upstream)
     }
 
-    /// `tcp-request`: who may connect.
-    fn admitted(&mut self, rules: &[Rule], facts: Facts, tunnel: &mut Tunnel) -> Option<String> {
+    /// `tcp-request`: who may connect. Each of its lists ends for itself, and all must let a client pass.
+    fn admitted(&mut self, rules: &[Rule], facts: Facts, tunnel: &mut Tunnel) -> Vec<String> {
+        let mut out = Vec::new();
+        for list in 0..=CONTENT {
+            let own: Vec<Rule> = rules.iter().filter(|rule| rule.list.1 == list).cloned().collect();
+            out.extend(self.admitted_by(&own, facts, tunnel));
+        }
+        out
+    }
+
+    /// The policy for the rules of one list.
+    fn admitted_by(&mut self, rules: &[Rule], facts: Facts, tunnel: &mut Tunnel) -> Option<String> {
         let mut listed: Vec<addresses::Rule> = Vec::new();
         let mut first: Option<(Place, String)> = None;
-        let mut stopped = None;
-        for rule in rules.iter().filter(|rule| rule.list.1 < 2) {
+        for (at, rule) in rules.iter().enumerate() {
             let allows = match &rule.action {
+                Action::Stop if ends_nothing(rules, at) => break,
                 Action::Stop => true,
                 Action::Respond(_) => false,
                 Action::Track { slot, key, table } => {
@@ -128,32 +139,16 @@ impl Making<'_> {
                     continue;
                 }
             };
-            if stopped == Some(rule.list) {
-                continue;
-            }
-            match known(rule, facts) {
+            match assumed(rule, facts, Some(false), &|when| Truth::Depends(when.clone())) {
                 // Whoever came so far is accepted, by what is known of all of them.
-                Truth::Yes if allows => stopped = Some(rule.list),
+                Truth::Yes if allows => break,
                 Truth::Yes => listed.push(addresses::Rule { allows, network: None }),
-                Truth::No => self.limited(rule, allows, tunnel),
-                Truth::Depends(when) if when.is_of_clients() => match by_address(rule, &when, facts) {
-                    Some(is_negated) => {
-                        let networks = when.client.iter().map(|network| Some(*network));
-                        match is_negated {
-                            false => listed.extend(networks.map(|network| addresses::Rule { allows, network })),
-                            // All others: those named here go on to the next rule.
-                            true if !allows => {
-                                listed.extend(networks.map(|network| addresses::Rule { allows: true, network }));
-                                listed.push(addresses::Rule { allows: false, network: None });
-                            }
-                            true => self.close(rule, "who is accepted is not said by addresses", tunnel),
-                        }
-                    }
-                    None => self.close(rule, "its condition is not one of addresses alone", tunnel),
-                },
-                Truth::Depends(_) | Truth::Path(_) => {
-                    self.close(rule, "its condition is not one of addresses alone", tunnel)
+                Truth::No => self.limited(rule, allows, facts, tunnel),
+                Truth::Depends(when) if when.is_of_clients() => {
+                    self.by_client(rule, allows, (&when, facts), &mut listed, tunnel);
+                    self.limited(rule, allows, facts, tunnel);
                 }
+                Truth::Depends(_) | Truth::Path(_) => self.close(rule, NOT_BY_ADDRESS, tunnel),
                 Truth::Unknown(why) => self.close(rule, &why, tunnel),
             }
             first.get_or_insert_with(|| (rule.place.clone(), rule.shown.clone()));
@@ -161,22 +156,52 @@ impl Making<'_> {
         self.address_policy(&listed, first, tunnel)
     }
 
-    /// A rule that holds for clients alone that connect too often, or too much at once.
-    fn limited(&mut self, rule: &Rule, allows: bool, tunnel: &mut Tunnel) {
-        let tests: Vec<&Test> = rule.condition.tests().collect();
-        let found = match tests.as_slice() {
-            [Test::Rate(rate)] if !allows && rate.of != Counted::Requests => {
+    /// A rule that addresses decide on.
+    fn by_client(
+        &mut self,
+        rule: &Rule,
+        allows: bool,
+        (when, facts): (&When, Facts),
+        listed: &mut Vec<addresses::Rule>,
+        tunnel: &mut Tunnel,
+    ) {
+        let networks = when.client.iter().map(|network| Some(*network));
+        match by_address(rule, when, facts) {
+            Some(false) => listed.extend(networks.map(|network| addresses::Rule { allows, network })),
+            // All others: those named here go on to the next rule.
+            Some(true) if !allows => self.close_others(rule, when, listed, tunnel),
+            Some(true) => self.close(rule, "who is accepted is not said by addresses", tunnel),
+            None => self.close(rule, NOT_BY_ADDRESS, tunnel),
+        }
+    }
+
+    /// Keeps out all but these, of whom rules behind may keep out more: what those before let pass does not come so far.
+    fn close_others(&mut self, rule: &Rule, when: &When, listed: &[addresses::Rule], tunnel: &mut Tunnel) {
+        if listed.iter().any(|before| before.allows) {
+            return self.close(rule, "it keeps out all but some addresses behind a rule that accepts others", tunnel);
+        }
+        let networks = when.client.iter().map(|network| Value::text(network.to_string())).collect();
+        let mut policy = Map::of([("allow", Value::List(networks))]);
+        policy.comment(format!("{}: {}", rule.place, rule.shown));
+        let name = self.draft.policies.intern("access", policy);
+        tunnel.limits.push(name);
+    }
+
+    /// What is left of a rule for clients that connect too often, or too much at once.
+    fn limited(&mut self, rule: &Rule, allows: bool, facts: Facts, tunnel: &mut Tunnel) {
+        let is_rate = |test: &&Test| matches!(test, Test::Rate(_));
+        let rates: Vec<&Test> = rule.condition.tests().filter(is_rate).collect();
+        let is_enough = || assumed(rule, facts, Some(true), &|_| Truth::No) == Truth::Yes;
+        let found = match rates.as_slice() {
+            [] => return,
+            [Test::Rate(rate)] if !allows && rate.of != Counted::Requests && is_enough() => {
                 self.rate(rule, rate, &tunnel.tracks.clone())
             }
-            tests if !tests.iter().any(|test| matches!(test, Test::Rate(_) | Test::Counter(..))) => return,
             _ => Err("connections are limited by how many there are, and by their rate".to_owned()),
         };
         match found {
             Ok(name) => tunnel.limits.push(name),
-            Err(why) => {
-                let why = format!("{why}; nothing limits this place");
-                tunnel.comments.push(self.report.left_out(&rule.place, &rule.shown, &why));
-            }
+            Err(why) => self.close(rule, &why, tunnel),
         }
     }
 
@@ -222,7 +247,7 @@ impl Making<'_> {
             Ok(cells) => cells,
             Err((rule, why)) => return self.close(rule, &why, tunnel),
         };
-        let last = match proxy.kind == super::sections::Kind::Listen {
+        let last = match proxy.kind == Kind::Listen {
             true => self.own_servers(proxy, tunnel),
             false => None,
         };
@@ -231,6 +256,9 @@ impl Making<'_> {
             let Action::Backend(name) = &rule.action else {
                 return self.close(rule, "where it leads is not known here", tunnel);
             };
+            if let Some(why) = self.decides_itself(name, facts) {
+                return self.close(rule, &why, tunnel);
+            }
             match self.upstream(name, None, true) {
                 Ok(Some(upstream)) => _ = upstreams.insert(name, upstream),
                 Ok(None) => return self.close(rule, "its backend has no server", tunnel),
@@ -248,6 +276,24 @@ impl Making<'_> {
             };
             tunnel.lead(cell, upstream);
         }
+    }
+
+    /// Why a backend cannot be sent bytes: it rejects some of them itself, or takes none.
+    fn decides_itself(&self, name: &str, facts: Facts) -> Option<String> {
+        let at = self.proxies.iter().position(|proxy| proxy.name == name && proxy.kind != Kind::Frontend)?;
+        let (proxy, rules) = (self.proxies.get(at)?, self.rules.get(at)?);
+        if proxy.is_disabled() {
+            return Some(format!("`{name}` is disabled"));
+        }
+        // One that reads requests has rules about those, too.
+        let is_read = |rule: &&Rule| !proxy.is_tcp() || rule.list.1 <= CONTENT;
+        let own: Vec<Rule> = rules.requests.iter().filter(is_read).cloned().collect();
+        let decides = |(at, rule): (usize, &Rule)| {
+            let is_none = assumed(rule, facts, None, &|when| Truth::Depends(when.clone())) == Truth::No;
+            !is_none && !ends_nothing(&own, at) && !matches!(rule.action, Action::Track { .. })
+        };
+        let found = own.iter().enumerate().find(|(at, rule)| decides((*at, rule)));
+        found.map(|(_, rule)| format!("`{name}` decides itself ({}: {})", rule.place, rule.shown))
     }
 
     /// The servers of a `listen` section itself.
@@ -352,7 +398,7 @@ fn cells(rules: &[Rule], facts: Facts) -> Result<Vec<(Cell, Option<&Rule>)>, Uns
 /// The first rule that holds for the connections of a cell.
 fn first_of<'r>(rules: &'r [Rule], cell: &Cell, facts: Facts) -> Result<Option<&'r Rule>, Unsaid<'r>> {
     for rule in rules {
-        let truth = assumed(rule, facts, &|when| match cell.is_like(when) {
+        let truth = assumed(rule, facts, None, &|when| match cell.is_like(when) {
             Some(true) => Truth::Yes,
             Some(false) => Truth::No,
             None => Truth::Unknown("upstreams are chosen by server name and by client alone".to_owned()),
@@ -370,12 +416,8 @@ fn first_of<'r>(rules: &'r [Rule], cell: &Cell, facts: Facts) -> Result<Option<&
     Ok(None)
 }
 
-/// What a condition comes to for all connections of a listener.
-fn known(rule: &Rule, facts: Facts) -> Truth {
-    assumed(rule, facts, &|when| Truth::Depends(when.clone()))
-}
-
-fn assumed(rule: &Rule, facts: Facts, like: &dyn Fn(&When) -> Truth) -> Truth {
+/// What a condition comes to for connections of a listener. `beyond`: for clients that are beyond their limits; none where that decides what it may not.
+fn assumed(rule: &Rule, facts: Facts, beyond: Option<bool>, like: &dyn Fn(&When) -> Truth) -> Truth {
     let constant = |holds: bool| if holds { Truth::Yes } else { Truth::No };
     rule.condition.truth(&|test| match test {
         Test::Constant(holds) => constant(*holds),
@@ -395,9 +437,12 @@ fn assumed(rule: &Rule, facts: Facts, like: &dyn Fn(&When) -> Truth) -> Truth {
             }
             out
         }
-        Test::Rate(_) | Test::BodyOver(_) | Test::User(_) => Truth::No,
-        Test::Counter(_, holds) => constant(*holds),
-        Test::Hosts(_) | Test::Paths(_) => Truth::Unknown("there are no requests where bytes are forwarded".to_owned()),
+        Test::Rate(_) => {
+            beyond.map_or_else(|| Truth::Unknown("a rate limits, and decides nothing else".to_owned()), constant)
+        }
+        Test::Requests | Test::BodyOver(_) | Test::User(_) | Test::Hosts(_) | Test::Paths(_) => {
+            Truth::Unknown("there are no requests where bytes are forwarded".to_owned())
+        }
         Test::Unknown(why) => Truth::Unknown(why.clone()),
     })
 }
@@ -405,7 +450,7 @@ fn assumed(rule: &Rule, facts: Facts, like: &dyn Fn(&When) -> Truth) -> Truth {
 /// Whether a rule is one about these addresses alone: for them, or (true) for all others.
 fn by_address(rule: &Rule, when: &When, facts: Facts) -> Option<bool> {
     let case = |holds: bool| {
-        assumed(rule, facts, &|other| match other == when {
+        assumed(rule, facts, Some(false), &|other| match other == when {
             true if holds => Truth::Yes,
             true => Truth::No,
             false => Truth::Depends(other.clone()),

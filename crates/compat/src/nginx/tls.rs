@@ -43,6 +43,7 @@ impl<'d> Making<'d> {
         }
         if is_strict {
             tls.set("strict_sni", Value::plain(true));
+            tls.set("require_sni", Value::plain(true));
         }
         let general = self.settings(&default.0)?;
         general.comments().iter().for_each(|comment| tls.comment(comment.as_str()));

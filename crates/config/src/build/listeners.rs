@@ -199,6 +199,7 @@ impl Build<'_> {
             settings: Arc::new(settings),
             names,
             strict_sni: setting(node, "strict_sni"),
+            require_sni: setting(node, "require_sni"),
         }
     }
 

@@ -41,6 +41,42 @@ impl Conditions {
         self.values.len() + others.into_iter().filter(|is_empty| !is_empty).count()
     }
 
+    /// How exact they are, for those of which one goes first: their number, then how little each leaves open.
+    pub fn exactness(&self) -> (usize, u64) {
+        const EXACT: u64 = 3 << 32;
+        const PREFIX: u64 = 2 << 32;
+        const REGEX: u64 = 1 << 32;
+        let of_match = |wanted: &ValueMatch| match wanted {
+            ValueMatch::Exact(_) => EXACT,
+            ValueMatch::Prefix(text) => PREFIX + text.len() as u64,
+            ValueMatch::Regex(_) => REGEX,
+            ValueMatch::Present | ValueMatch::Absent => 0,
+        };
+        let of_name = |pattern: &HostPattern| match pattern {
+            HostPattern::Exact(_) => EXACT,
+            HostPattern::Wildcard(parent) => PREFIX + parent.len() as u64,
+        };
+        let of_fingerprint = |pattern: &Ja4Pattern| match pattern.open_parts() {
+            0 => EXACT,
+            open => PREFIX - open as u64,
+        };
+        let of_san = |san: &String| if san.contains('*') { PREFIX + san.len() as u64 } else { EXACT };
+        let of_network = |network: &IpNet| {
+            let before = if network.addr().is_ipv4() { 96 } else { 0 };
+            PREFIX + before + u64::from(network.prefix_len())
+        };
+        let values: u64 = self.values.iter().filter_map(|condition| condition.any.iter().map(of_match).min()).sum();
+        let others = [
+            self.client.iter().map(of_network).min(),
+            self.server_name.iter().map(of_name).min(),
+            self.certificate.iter().map(of_san).min(),
+            self.ja4.iter().map(of_fingerprint).min(),
+            self.origins.countries.first().map(|_| EXACT),
+            self.origins.asns.first().map(|_| EXACT),
+        ];
+        (self.len(), values + others.into_iter().flatten().sum::<u64>())
+    }
+
     /// Demands that a header field (name in lower case) has exactly this value.
     pub fn demand_field(&mut self, name: String, value: String) {
         self.values.push(ValueCondition { of: ValueOf::Header, name, any: vec![ValueMatch::Exact(value)] });

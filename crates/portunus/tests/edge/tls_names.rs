@@ -4,10 +4,14 @@ use super::client::{openssl, openssl_get, request};
 use super::{keystore, tls_listener, yaml};
 use crate::harness::{Gate, Upstream, certificates};
 
-/// Listeners `tls`, and `strict` with strict_sni, over these certificates. The first name is the default.
+/// Listeners `tls`, `strict` with strict_sni, and `named` with require_sni, over these certificates. The first name is the default.
 fn gate(upstream: &Upstream, names: &[(&str, bool)]) -> Gate {
-    let listeners =
-        [tls_listener("tls", "127.0.0.3", ""), tls_listener("strict", "127.0.0.4", ", strict_sni: true")].join("\n");
+    let listeners = [
+        tls_listener("tls", "127.0.0.3", ""),
+        tls_listener("strict", "127.0.0.4", ", strict_sni: true"),
+        tls_listener("named", "127.0.0.5", ", require_sni: true"),
+    ]
+    .join("\n");
     Gate::start_in(certificates(names), &yaml(upstream, &listeners, &keystore(names[0].0)))
 }
 
@@ -44,6 +48,9 @@ fn a_name_gets_its_own_certificate_then_its_wildcards_then_the_default() {
         check(&gate, listener, "-servername xn--bcher-kva.example", Ok("xn--bcher-kva.example"));
         check(&gate, listener, "-noservername", Ok("default.example"));
     }
+    check(&gate, "named", "-servername a.example", Ok("a.example"));
+    check(&gate, "named", "-servername other.example", Ok("default.example"));
+    check(&gate, "named", "-noservername", Err(UNRECOGNIZED_NAME));
     // A wildcard stands for exactly one label, and no name that was not published tells of another.
     for unknown in ["w.example", "b.a.w.example", "other.example", "127.0.0.1", "::1", "*.w.example", "default"] {
         check(&gate, "tls", &format!("-servername {unknown}"), Ok("default.example"));

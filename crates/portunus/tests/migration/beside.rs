@@ -132,9 +132,12 @@ impl Beside {
                 let status = seen.line().split_once("status=").map_or("200 OK", |(_, rest)| &rest[..3]);
                 let body = format!("upstream {name}");
                 let fields = "Server: theirs\r\nX-Powered-By: x\r\nX-From-Upstream: yes\r\n";
-                Reply::Keep(
-                    format!("HTTP/1.1 {status}\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes(),
-                )
+                let response = format!("HTTP/1.1 {status}\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len());
+                // As a client of a tunnel asks for.
+                match seen.fields("connection").contains(&"close") {
+                    true => Reply::Close(response.into_bytes()),
+                    false => Reply::Keep(response.into_bytes()),
+                }
             })
         };
         let upstreams: Vec<(char, Upstream)> = ['A', 'B', 'C'].into_iter().map(|name| (name, label(name))).collect();

@@ -64,7 +64,7 @@ fn backends_are_chosen_as_there() {
             use_backend api if is_api { req.hdr(X-Beta) -m found }
             use_backend other if on_b !is_api
             use_backend other if below { path /exact }
-            use_backend statics if { path_reg ^/v[0-9]+/ } { url_param(debug) 1 }
+            use_backend statics if { path_reg ^/v[0-9]+/ } { cook(debug) 1 }
             use_backend other if { cook(beta) yes }
             default_backend app
         backend app
@@ -112,7 +112,8 @@ fn backends_are_chosen_as_there() {
         "GET /api/x HTTP/1.1\nHost: a.test\nX-Beta: 0",
         "GET /x HTTP/1.1\nHost: a.test\nCookie: beta=yes",
         "GET /x HTTP/1.1\nHost: a.test\nCookie: beta=no",
-        "GET /v2/x?debug=1 HTTP/1.1\nHost: a.test\nCookie: beta=yes",
+        "GET /v2/x HTTP/1.1\nHost: a.test\nCookie: debug=1; beta=yes",
+        "GET /vx/x HTTP/1.1\nHost: a.test\nCookie: debug=1",
     ];
     both.compare(&more.map(|request| ("web", request)));
     assert_eq!(both.left_out(), Vec::<String>::new(), "{}", both.yaml());

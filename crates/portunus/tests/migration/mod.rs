@@ -5,6 +5,7 @@
 mod beside;
 mod distribution;
 mod haproxy;
+mod haproxy_guards;
 mod ingress;
 mod nginx;
 mod nginx_compression;

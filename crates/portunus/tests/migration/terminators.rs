@@ -210,6 +210,19 @@ fn what_stunnel_says() {
     assert_eq!((reasons, errors.len(), status), (vec![true, true], 2, Some(1)), "{errors:#?}");
 }
 
+/// Without a certificate there is no chain to verify: stunnel rejects such a client.
+#[test]
+fn a_chain_that_is_verified_is_required() {
+    for (lines, expected) in [("verifyChain = yes", "required"), ("verify = 2", "required"), ("verify = 1", "optional")]
+    {
+        let text = format!(
+            "[web]\naccept = 8443\nconnect = 127.0.0.1:80\ncert = @dir@/certs/0-Ecdsa.pem\nCAfile = @dir@/ca.pem\n{lines}\n"
+        );
+        let (yaml, _, status) = imported("stunnel", &text);
+        assert!(yaml.contains(&format!("mode: {expected}")) && status == Some(0), "{lines}\n{yaml}");
+    }
+}
+
 /// The arguments of both run and are printed.
 #[test]
 fn arguments_take_the_place_of_programs() {

@@ -68,7 +68,7 @@ impl DeniedTokens {
                 .places
                 .header
                 .as_ref()
-                .is_some_and(|name| head.fields.get_all(name).any(|field| self.holds_field(field, holds)))
+                .is_some_and(|name| head.values(name).any(|field| self.holds_field(field, holds)))
     }
 
     /// Several fields and one with commas say the same (RFC 9110 §5.3), so each part counts, and the whole.

@@ -15,7 +15,7 @@ pub(super) fn hash_of(group: &Group, client: &RequestClient, admitted: &Admitted
         HashKey::Client => group.hash_of_client(client.address),
         HashKey::WholePath => Some(maglev::hash(head.path())),
         HashKey::Target => Some(maglev::hash(&head.target)),
-        HashKey::Header(name) => head.fields.get(name).map(maglev::hash),
+        HashKey::Header(name) => head.values(name).next().map(maglev::hash),
         HashKey::Cookie(name) => head.fields.cookie(name.as_bytes()).map(maglev::hash),
         HashKey::Path(name) => {
             let index = admitted.route().config.path.parameters().position(|parameter| parameter == name)?;

@@ -41,7 +41,7 @@ impl Applicant<'_> {
                 (2_u8, self.route).hash(hasher);
                 return Some(());
             }
-            LimitKey::Header(name) => self.head.and_then(|head| only(head.fields.get_all(name))).map(Cow::Borrowed),
+            LimitKey::Header(name) => self.head.and_then(|head| only(head.values(name))).map(Cow::Borrowed),
             LimitKey::Cookie(name) => {
                 self.head.and_then(|head| only(head.fields.cookies(name.as_bytes()))).map(Cow::Borrowed)
             }

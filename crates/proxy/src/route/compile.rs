@@ -7,7 +7,7 @@ use std::sync::Arc;
 use config::{Action, Comparison, Expression, ForwardTo, Relation, RouteConfig, Segment};
 
 use super::ambiguous::decoded;
-use super::conditions::{exactness, exclude};
+use super::conditions::exclude;
 use super::methods::MethodSet;
 use super::params::MAX_PARAMS;
 use super::template::{check_authority, check_location, check_rewrite};
@@ -105,7 +105,7 @@ fn insert(tree: &mut Tree, route: &CompiledRoute, decodes: bool) {
 
 /// How specific a route is among those with its pattern: smaller goes first.
 fn rank(route: &CompiledRoute) -> (Reverse<(usize, u64)>, bool, bool) {
-    (Reverse(exactness(&route.config.when)), route.config.listeners.is_empty(), route.methods.is_any())
+    (Reverse(route.config.when.exactness()), route.config.listeners.is_empty(), route.methods.is_any())
 }
 
 /// Conflicts found so far.

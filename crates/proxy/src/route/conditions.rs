@@ -95,7 +95,7 @@ fn in_words(wanted: &ValueMatch) -> String {
 fn holds(condition: &ValueCondition, sought: &Sought<'_>) -> bool {
     let (name, head) = (condition.name.as_str(), sought.head);
     match condition.of {
-        ValueOf::Header => suits(&condition.any, || head.fields.get_all(name).map(Cow::Borrowed)),
+        ValueOf::Header => suits(&condition.any, || head.values(name).map(Cow::Borrowed)),
         ValueOf::Cookie => suits(&condition.any, || head.fields.cookies(name.as_bytes()).map(Cow::Borrowed)),
         ValueOf::Claim => {
             let bytes = |value: Cow<'_, str>| Cow::<[u8]>::Owned(value.into_owned().into_bytes());
@@ -216,42 +216,6 @@ pub fn share<'s>(shares: &'s [Share], sought: &Sought<'_>) -> Option<&'s str> {
         })
     };
     held.or_else(by_weight).map(|share| share.group.as_str())
-}
-
-/// How exact conditions are, for those of which one goes first: their number, then how little each leaves open.
-pub(super) fn exactness(conditions: &Conditions) -> (usize, u64) {
-    const EXACT: u64 = 3 << 32;
-    const PREFIX: u64 = 2 << 32;
-    const REGEX: u64 = 1 << 32;
-    let of_match = |wanted: &ValueMatch| match wanted {
-        ValueMatch::Exact(_) => EXACT,
-        ValueMatch::Prefix(text) => PREFIX + text.len() as u64,
-        ValueMatch::Regex(_) => REGEX,
-        ValueMatch::Present | ValueMatch::Absent => 0,
-    };
-    let of_name = |pattern: &HostPattern| match pattern {
-        HostPattern::Exact(_) => EXACT,
-        HostPattern::Wildcard(parent) => PREFIX + parent.len() as u64,
-    };
-    let of_fingerprint = |pattern: &Ja4Pattern| match pattern.open_parts() {
-        0 => EXACT,
-        open => PREFIX - open as u64,
-    };
-    let of_san = |san: &String| if san.contains('*') { PREFIX + san.len() as u64 } else { EXACT };
-    let of_network = |network: &IpNet| {
-        let before = if network.addr().is_ipv4() { 96 } else { 0 };
-        PREFIX + before + u64::from(network.prefix_len())
-    };
-    let values: u64 = conditions.values.iter().filter_map(|condition| condition.any.iter().map(of_match).min()).sum();
-    let others = [
-        conditions.client.iter().map(of_network).min(),
-        conditions.server_name.iter().map(of_name).min(),
-        conditions.certificate.iter().map(of_san).min(),
-        conditions.ja4.iter().map(of_fingerprint).min(),
-        conditions.origins.countries.first().map(|_| EXACT),
-        conditions.origins.asns.first().map(|_| EXACT),
-    ];
-    (conditions.len(), values + others.into_iter().flatten().sum::<u64>())
 }
 
 /// Whether no request suits both (but for one that carries a name twice).

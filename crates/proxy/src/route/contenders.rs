@@ -1,7 +1,7 @@
 //! Why a request takes the route that it takes: the routes whose path fits it, and what each of them lacks. For people; nothing is decided here, and each
 //! question is put to the trees and conditions that serve.
 
-use super::conditions::{exactness, unmet};
+use super::conditions::unmet;
 use super::tree::Tree;
 use super::{CompiledRoute, RouteTable, Routed, Sought};
 
@@ -110,7 +110,7 @@ fn advantage(taken: &CompiledRoute, other: &CompiledRoute) -> &'static str {
     if one.path.segments != two.path.segments {
         return "its path is more specific";
     }
-    if exactness(&one.when) != exactness(&two.when) {
+    if one.when.exactness() != two.when.exactness() {
         return "its conditions are more exact";
     }
     if one.listeners.is_empty() != two.listeners.is_empty() {

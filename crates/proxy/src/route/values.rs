@@ -125,7 +125,7 @@ impl<'a> Values<'a> {
             Variable::Header(name) => {
                 // What a policy has set; a client's own field of that name ended when the head was read.
                 let set = self.sought.subject.and_then(|subject| subject.field(name));
-                set.or_else(|| head.fields.get(name)).unwrap_or_default().into()
+                set.or_else(|| head.values(name).next()).unwrap_or_default().into()
             }
             Variable::Claim(name) => match self.sought.subject.map(|subject| subject.claim(name)) {
                 Some(Ok(Some(Cow::Borrowed(text)))) => text.as_bytes().into(),

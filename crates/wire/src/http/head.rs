@@ -249,6 +249,14 @@ impl RequestHead {
         self.target.get(self.path_len..).unwrap_or_default()
     }
 
+    /// The values of a field (name in lower case), in order. That of `host` is the authority, which in HTTP/2 and HTTP/3 no field has to say (RFC 9113
+    /// §8.3.1).
+    pub fn values<'a, 'n>(&'a self, name: &'n str) -> impl Iterator<Item = &'a [u8]> + use<'a, 'n> {
+        let authority = (name == "host" && !self.authority.is_empty()).then_some(self.authority.as_slice());
+        let fields = authority.is_none().then(|| self.fields.get_all(name));
+        authority.into_iter().chain(fields.into_iter().flatten())
+    }
+
     /// The authority without its port; an IPv6 literal keeps its brackets.
     pub fn host(&self) -> &[u8] {
         let end = match self.authority.first() {
@@ -363,6 +371,17 @@ mod tests {
         check_method("GE T", None, false);
         check_method("GET\n", None, false);
         check_method("G\u{c9}T", None, false);
+    }
+
+    #[test]
+    fn the_host_is_a_value_of_a_head() {
+        let mut head = RequestHead { authority: b"a.test:8443".to_vec(), ..RequestHead::default() };
+        assert_eq!(head.values("host").collect::<Vec<_>>(), [b"a.test:8443"]);
+        head.fields.push(b"x", b"1");
+        head.fields.push(b"X", b"2");
+        assert_eq!(head.values("x").collect::<Vec<_>>(), [b"1", b"2"]);
+        let head = RequestHead::default();
+        assert_eq!(head.values("host").count(), 0);
     }
 
     #[test]

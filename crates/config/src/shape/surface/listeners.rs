@@ -279,6 +279,12 @@ pub(in crate::shape) static TLS: Object = object(
                 "Reject handshakes for names without a certificate, instead of serving the default certificate, which the keystore then need not have.",
             ),
             optional(
+                "require_sni",
+                Shape::Bool,
+                "false",
+                "Reject handshakes that name no server, instead of serving the default certificate. Clients that connect to an address send no name.",
+            ),
+            optional(
                 "names",
                 Shape::List(&Shape::Object(&TLS_NAME)),
                 "(none)",

@@ -62,6 +62,7 @@ fn of_tls(out: &mut String, tls: &TlsView) {
     let name = tls.server_name.as_deref().unwrap_or("no server name");
     if let Some(alert) = tls.rejected {
         let fix = match alert {
+            "unrecognized_name" if tls.server_name.is_none() => "the client names no server, and `require_sni` is on",
             "unrecognized_name" => "no certificate covers the name, and `strict_sni` is on",
             "access_denied" => "the client certificate has none of the names in `allow_san`",
             _ => "no certificate that the client could verify",

@@ -1,0 +1,308 @@
+//! What HAProxy keeps out is kept out here, too: by the same rule, or because its place is closed.
+//!
+//! Each row is a frontend of its own; all run in one HAProxy and one Portunus. Whatever is not the same must be a finding, and must let nothing in.
+
+use super::beside::{Beside, Outcome, Program};
+
+/// What the import makes of a row.
+#[derive(Clone, Copy, PartialEq)]
+enum Carried {
+    /// Each request comes to the same.
+    Exactly,
+    /// Whoever is kept out there is kept out here.
+    Closed,
+}
+use Carried::{Closed, Exactly};
+
+/// Rules of a frontend whose default is the backend `aa`, how they are carried, and requests: fields behind a method and a path.
+type Row = (&'static str, Carried, &'static [&'static str]);
+
+const HTTP: &[Row] = &[
+    // A condition on the client does not go before an earlier one on a field.
+    (
+        "http-request deny if { hdr_sub(user-agent) -i sqlmap }\nuse_backend bb if { src 127.0.0.0/8 }",
+        Exactly,
+        &["GET / User-Agent: sqlmap/1", "GET / User-Agent: curl", "GET /"],
+    ),
+    (
+        "http-request deny if METH_POST\nuse_backend bb if { src 127.0.0.0/8 }\nuse_backend cc if { hdr(x) a }",
+        Exactly,
+        &["POST / X: a", "GET / X: a", "GET /"],
+    ),
+    // Items of lists, and whole lines.
+    ("http-request deny if { hdr(x) a }", Exactly, ITEMS),
+    ("http-request deny unless { hdr(x) -i A }", Exactly, ITEMS),
+    ("http-request deny if { req.hdr(x) -m beg a }", Exactly, ITEMS),
+    ("http-request deny if { hdr_end(x) a }", Exactly, ITEMS),
+    ("http-request deny if { hdr_sub(x) a }", Exactly, ITEMS),
+    ("http-request deny if { req.fhdr(x) a }", Exactly, ITEMS),
+    ("http-request deny unless { hdr_cnt(x) 0 }", Exactly, ITEMS),
+    ("http-request deny if { hdr(x,1) a }", Closed, ITEMS),
+    ("http-request deny if { hdr_dom(x) a }", Closed, ITEMS),
+    ("http-request deny if { hdr_len(x) gt 1 }", Closed, ITEMS),
+    ("http-request deny if { hdr_reg(x) ^a }", Closed, ITEMS),
+    // Two values of one field are both looked at.
+    ("http-request deny if { hdr(x) a }\nuse_backend bb if { hdr(x) b }", Exactly, ITEMS),
+    ("http-request set-header y 1 if { hdr(x) b }\nhttp-request deny if { hdr(x) a }", Closed, ITEMS),
+    // What edits leave is what conditions see.
+    ("http-request del-header x\nhttp-request deny unless { hdr(x) a }", Exactly, ITEMS),
+    ("http-request del-header x\nhttp-request deny if { hdr_cnt(x) 0 }", Exactly, ITEMS),
+    ("http-request set-header x b\nhttp-request deny unless { hdr(x) a }", Closed, ITEMS),
+    ("http-request add-header x a if { src 127.0.0.0/8 }\nhttp-request deny if { hdr(x) a }", Closed, ITEMS),
+    ("http-request replace-header x a b\nhttp-request deny if { hdr(x) b }", Closed, ITEMS),
+    ("http-request set-header host b.test\nhttp-request deny if { hdr(host) b.test }", Closed, &["GET /"]),
+    // Fields that say who the client is end before any condition.
+    ("http-request deny unless { hdr_cnt(x-real-ip) 0 }", Closed, &["GET / X-Real-IP: 1.2.3.4"]),
+    ("http-request deny if { hdr(x-forwarded-for) 1.2.3.4 }", Closed, &["GET / X-Forwarded-For: 1.2.3.4"]),
+    ("http-request deny if { hdr(cf-connecting-ip) -m found }", Closed, &["GET / CF-Connecting-IP: 1.2.3.4"]),
+    // Types, converters, delimiters.
+    ("http-request deny if { req.hdr(x) -m int gt 5 }", Closed, &["GET / X: 6"]),
+    ("http-request deny if { req.hdr(x) -m ip 10.0.0.0/8 }", Closed, &["GET / X: 10.0.0.1"]),
+    ("http-request deny if { req.hdr(x),field(1,:) admin }", Closed, &["GET / X: admin:x"]),
+    ("http-request deny if { req.hdr(x),word(2,:) admin }", Closed, &["GET / X: x:admin"]),
+    ("http-request deny if { req.hdr(x),url_dec admin }", Closed, &["GET / X: %61dmin"]),
+    ("http-request deny unless { req.hdr(x),lower ADMIN }", Closed, &["GET / X: ADMIN"]),
+    ("http-request deny if { req.hdr(x),lower admin }", Exactly, &["GET / X: ADMIN", "GET / X: user"]),
+    ("http-request deny if { url_beg /x?debug }", Closed, &["GET /x?debug=1"]),
+    ("http-request deny if { url_sub debug }", Closed, &["GET /x?debug=1"]),
+    ("http-request deny if { url_end debug }", Closed, &["GET /x?debug"]),
+    ("http-request deny if { path_sub %2e }", Closed, &["GET /x%2ey"]),
+    ("http-request deny if { path_beg /x }", Exactly, &["GET /x?debug=1", "GET /y"]),
+    ("http-request deny unless { urlp(a,;) 1 }", Closed, &["GET /?a=1"]),
+    ("http-request deny if { urlp(a) 1 }", Closed, &["GET /?a=1;b=2", "GET /?b=2;a=1"]),
+    // Hosts by their ends.
+    ("http-request deny if { hdr_dom(host) b.test }", Exactly, HOSTS),
+    ("http-request deny if { hdr_end(host) b.test }", Exactly, HOSTS),
+    ("http-request deny if { hdr_end(host) .b.test }", Exactly, HOSTS),
+    ("http-request deny unless { hdr(host) -i b.test }", Exactly, HOSTS),
+    // A method that is not named, constants that are none.
+    ("http-request deny unless { method GET }", Exactly, &["GET /", "HEAD /", "POST /"]),
+    ("use_backend bb if { method GET }", Exactly, &["GET /", "HEAD /", "POST /"]),
+    ("http-request deny if HTTP_1.1", Closed, &["GET /"]),
+    ("http-request deny if { req.len gt 0 }", Closed, &["GET /"]),
+    ("http-request deny unless HTTP", Exactly, &["GET /"]),
+    ("http-request deny if { src ::/0 }", Exactly, &["GET /"]),
+    ("http-request deny unless { src 127.0.0.1 ::1 }", Exactly, &["GET /"]),
+    ("http-request deny if { src_port gt 1 }", Closed, &["GET /"]),
+    ("http-request deny if { src_is_local }", Closed, &["GET /"]),
+    ("http-request deny if { fe_conn gt 0 }", Closed, &["GET /"]),
+    // Limits beside other conditions, and as what lets in.
+    (
+        "stick-table type ip size 1k expire 60s store http_req_rate(60s)\nhttp-request track-sc0 src\n\
+         http-request deny if { sc_http_req_rate(0) gt 3 } or { src 127.0.0.2 }",
+        Closed,
+        &["GET /6"],
+    ),
+    (
+        "stick-table type ip size 1k expire 60s store http_req_rate(60s)\nhttp-request track-sc0 src\n\
+         http-request allow if { sc_http_req_rate(0) lt 3 }\nhttp-request deny",
+        Closed,
+        &["GET /6"],
+    ),
+    (
+        "stick-table type ip size 1k expire 60s store gpc0,http_req_rate(60s)\nhttp-request track-sc0 src\n\
+         http-request sc-inc-gpc0(0)\nhttp-request deny if { sc_get_gpc0(0) gt 3 }",
+        Closed,
+        &["GET /6"],
+    ),
+    ("http-request deny if { req.body_size gt 3 } or { src 127.0.0.1 }", Exactly, &["GET /", "POST /"]),
+    // Each list ends for itself, and what is about connections comes first.
+    (
+        "tcp-request connection accept if { src 127.0.0.0/24 }\ntcp-request session reject if { src 127.0.0.1 }",
+        Closed,
+        &["GET /"],
+    ),
+    (
+        "tcp-request session accept if { src 127.0.0.0/24 }\ntcp-request content reject if { src 127.0.0.1 }",
+        Closed,
+        &["GET /"],
+    ),
+    ("monitor-uri /pub\ntcp-request connection reject if { src 127.0.0.1 }", Closed, &["GET /pub", "GET /"]),
+    ("monitor-uri /pub\nhttp-request deny", Exactly, &["GET /pub", "GET /"]),
+    ("tcp-request inspect-delay 1s\ntcp-request content accept if HTTP", Exactly, &["GET /"]),
+    // Options and responses.
+    ("option http-restrict-req-hdr-names reject", Closed, &["GET / X.Y: 1"]),
+    ("http-response deny if { status 200 }", Closed, &["GET /"]),
+    ("http-response set-header x-a 1 if { hdr(x) a }", Closed, &["GET / X: a"]),
+    ("use_backend off if { path_beg /off }", Exactly, &["GET /off", "GET /"]),
+];
+
+/// Fields of which some have the item `a`.
+const ITEMS: &[&str] = &[
+    "GET /",
+    "GET / X: a",
+    "GET / X: A",
+    "GET / X: b",
+    "GET / X: b, a",
+    "GET / X: a ,b",
+    "GET / X: ab,ba",
+    "GET / X: \"b,a\"",
+    "GET / X: \"b,a",
+    "GET / X: b|X: a",
+    "GET / X: a|X: b",
+];
+
+const HOSTS: &[&str] = &[
+    "GET /",
+    "GET / Host: b.test",
+    "GET / Host: www.b.test",
+    "GET / Host: xb.test",
+    "GET / Host: b.test.evil.example",
+    "GET / Host: b.testing",
+];
+
+/// Frontends that forward bytes. Their default is the backend `ta`.
+const TCP: &[Row] = &[
+    ("tcp-request inspect-delay 1s\ntcp-request content accept if { req.ssl_hello_type 1 }", Exactly, &["GET /"]),
+    (
+        "tcp-request inspect-delay 1s\ntcp-request content accept if { req.ssl_hello_type 1 }\n\
+         tcp-request content reject",
+        Closed,
+        &["GET /"],
+    ),
+    ("tcp-request content reject if !{ req.ssl_hello_type 1 }", Closed, &["GET /"]),
+    ("tcp-request content reject if HTTP", Closed, &["GET /"]),
+    ("use_backend tr if { src 127.0.0.1 }", Closed, &["GET /"]),
+    ("use_backend hh if { src 127.0.0.1 }", Closed, &["GET /secret"]),
+    ("use_backend toff if { src 127.0.0.1 }", Closed, &["GET /"]),
+    (
+        "tcp-request connection accept if { src 127.0.0.0/24 }\ntcp-request content reject if { src 127.0.0.1 }",
+        Closed,
+        &["GET /"],
+    ),
+    (
+        "tcp-request connection reject if { src 127.0.0.2 }\ntcp-request content accept if { src 127.0.0.1 }\n\
+         tcp-request content reject",
+        Exactly,
+        &["GET /"],
+    ),
+    ("tcp-request connection reject unless { src 127.0.0.1 }", Exactly, &["GET /"]),
+    ("tcp-request connection reject if { src ::/0 }", Closed, &["GET /"]),
+    ("tcp-request content reject if { src_port gt 1 }", Closed, &["GET /"]),
+    (
+        "stick-table type ip size 1k expire 60s store conn_rate(60s)\ntcp-request connection track-sc0 src\n\
+         use_backend tb if { sc_conn_rate(0) gt 3 }",
+        Closed,
+        &["GET /6"],
+    ),
+    (
+        "stick-table type ip size 1k expire 60s store conn_rate(60s)\ntcp-request connection track-sc0 src\n\
+         tcp-request connection reject if { sc_conn_rate(0) gt 3 } or { src 127.0.0.2 }",
+        Closed,
+        &["GET /6"],
+    ),
+];
+
+const BACKENDS: &str = "
+backend aa
+    server one @A@
+backend bb
+    server one @B@
+backend cc
+    server one @C@
+backend off
+    disabled
+    server one @B@
+backend hh
+    http-request deny if { path_beg /secret }
+    server one @B@
+backend ta
+    mode tcp
+    server one @A@
+backend tb
+    mode tcp
+    server one @B@
+backend tr
+    mode tcp
+    tcp-request content reject if { src 127.0.0.1 }
+    server one @B@
+backend toff
+    mode tcp
+    disabled
+    server one @B@
+";
+
+const DEFAULTS: &str = "
+global
+    maxconn 1000
+    expose-experimental-directives
+defaults
+    mode http
+    timeout connect 5s
+    timeout client 30s
+    timeout server 30s
+";
+
+/// The request of a row's text, and how often it is sent: `GET / X: a|Y: b`, `GET /6` six times.
+fn request(text: &str) -> (String, usize) {
+    let mut words = text.splitn(3, ' ');
+    let (method, path) = (words.next().unwrap(), words.next().unwrap());
+    let mut fields = words.next().unwrap_or_default().split('|').filter(|field| !field.is_empty()).peekable();
+    let host = if fields.peek().is_some_and(|field| field.starts_with("Host: ")) { "" } else { "\nHost: a.test" };
+    let fields: String = fields.map(|field| format!("\n{field}")).collect();
+    (format!("{method} {path} HTTP/1.1{host}{fields}"), if path == "/6" { 6 } else { 1 })
+}
+
+fn is_kept_out(outcome: &Outcome) -> bool {
+    outcome.seen.is_none() && (outcome.status == 0 || outcome.status >= 400)
+}
+
+fn compare(rows: &[Row], kind: &str, mode: &str, default: &str) {
+    let names: Vec<String> = (0..rows.len()).map(|at| format!("{kind}{at}x")).collect();
+    let mut text = DEFAULTS.to_owned();
+    for ((rules, ..), name) in rows.iter().zip(&names) {
+        let rules = rules.replace('\n', "\n    ");
+        text += &format!(
+            "frontend {name}\n    mode {mode}\n    bind @{name}@\n    {rules}\n    default_backend {default}\n"
+        );
+    }
+    text += BACKENDS;
+    let listeners: Vec<&str> = names.iter().map(String::as_str).collect();
+    let both = Beside::start(&Program::Haproxy, &text, &listeners);
+    let mut problems = Vec::new();
+    for ((rules, carried, requests), name) in rows.iter().zip(&names) {
+        for text in *requests {
+            let (request, times) = request(text);
+            let [theirs, ours] = (0..times).map(|_| both.ask(name, &request)).next_back().unwrap();
+            let is_right = match carried {
+                Exactly => theirs == ours,
+                Closed => theirs == ours || is_kept_out(&ours),
+            };
+            if !is_right || (is_kept_out(&theirs) && !is_kept_out(&ours)) {
+                problems.push(format!("{rules}\n{text}\n  theirs {theirs:?}\n  ours   {ours:?}"));
+            }
+        }
+    }
+    assert!(problems.is_empty(), "{}\n\n{}", problems.join("\n\n"), both.yaml());
+    assert_eq!(both.printed.status.code(), Some(1));
+}
+
+#[test]
+fn what_requests_are_rejected_for() {
+    compare(HTTP, "h", "http", "aa");
+}
+
+#[test]
+fn what_connections_are_rejected_for() {
+    compare(TCP, "t", "tcp", "ta");
+}
+
+/// Without a finding each word was carried exactly; with one the import ends with 1.
+#[test]
+fn what_is_closed_is_a_finding() {
+    for (rules, carried, _) in HTTP {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("haproxy.cfg");
+        let rules = rules.replace('\n', "\n    ");
+        let text = format!(
+            "{DEFAULTS}frontend f\n    bind 127.0.0.1:8080\n    {rules}\n    default_backend aa\n{}",
+            BACKENDS.replace("@A@", "127.0.0.1:1").replace("@B@", "127.0.0.1:2").replace("@C@", "127.0.0.1:3")
+        );
+        std::fs::write(&file, text).unwrap();
+        let printed = super::beside::import("haproxy", &file);
+        let yaml = String::from_utf8(printed.stdout).unwrap();
+        let is_closed = yaml.contains("status: 501") || yaml.contains("left out:");
+        assert_eq!(printed.status.code() == Some(1), is_closed, "{rules}\n{yaml}");
+        assert!(*carried == Closed || printed.status.code() == Some(0), "{rules}\n{yaml}");
+    }
+}
