@@ -24,6 +24,7 @@ mod values;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use wire::http::field_kind::FieldKind;
 
@@ -157,6 +158,7 @@ fn translate(mut files: Files, path: &Path, links: Links, report: &Report) -> Re
         server_scope: Scope::new(&http),
         forwarding: Forwarding::default(),
         has_trusted: false,
+        defined: Rc::new(values::defined(&tree)),
         unknown_client: None,
         max_body: DEFAULT_BODY,
     };
@@ -287,10 +289,12 @@ impl<'d> Making<'d> {
         };
         let has_certificate = socket.tls && scope.word("ssl_verify_client") == Some("on");
         let facts = Facts { tls: socket.tls, port: socket.port, has_certificate, is_default };
-        let site = self.site(&Names { hosts: own, first: names.first.clone() }, &facts);
+        let site = self.site(&Names { hosts: own.clone(), ..names.clone() }, &facts);
         let mut hosts = hosts;
         for (apart, routes) in site.apart {
-            let apart: Vec<String> = apart.into_iter().filter(|host| !others.contains(host)).collect();
+            let is_here =
+                |host: &String| own.contains(host) || !(others.contains(host) || listen::is_below(host, &others));
+            let apart: Vec<String> = apart.into_iter().filter(is_here).collect();
             hosts.retain(|host| !apart.contains(host));
             if !apart.is_empty() {
                 sites.add(&listener.name, apart, routes);

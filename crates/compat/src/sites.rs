@@ -24,6 +24,17 @@ pub(crate) struct Cell {
     pub(crate) variants: Vec<Variant>,
 }
 
+/// The cases of HEAD, which a route for GET would take with it although the condition names GET alone.
+pub(crate) fn without_implied(when: &When, others: &[Variant]) -> Vec<Variant> {
+    let names = |method: &str| when.methods.iter().any(|own| own == method);
+    if !names("GET") || names("HEAD") {
+        return Vec::new();
+    }
+    let head = When::methods(&["HEAD"]);
+    let of = |variant: &Variant| Some(Variant { when: head.and(&variant.when).ok()??, keys: variant.keys.clone() });
+    others.iter().filter_map(of).collect()
+}
+
 /// The keys of a route that responds by itself.
 pub(crate) fn respond(status: u16) -> Map {
     Map::of([("respond", Map::of([("status", Value::plain(status))]).into())])

@@ -14,7 +14,7 @@ use crate::cells::Language;
 use crate::conditions::When;
 use crate::header_fields::field_fits;
 use crate::native::{Map, Value};
-use crate::sites::{Cell, REST, Variant, respond};
+use crate::sites::{Cell, REST, Variant, respond, without_implied};
 
 /// Most steps for one site.
 const MAX_STEPS: usize = 20_000;
@@ -632,17 +632,6 @@ fn is_rejection(action: &Action) -> bool {
         Some("return") => status().is_some_and(|status| status.starts_with('4') || status.starts_with('5')),
         _ => false,
     }
-}
-
-/// The cases of HEAD, which a route for GET would take with it although the condition names GET alone.
-fn without_implied(when: &When, others: &[Variant]) -> Vec<Variant> {
-    let names = |method: &str| when.methods.iter().any(|own| own == method);
-    if !names("GET") || names("HEAD") {
-        return Vec::new();
-    }
-    let head = When::methods(&["HEAD"]);
-    let of = |variant: &Variant| Some(Variant { when: head.and(&variant.when).ok()??, keys: variant.keys.clone() });
-    others.iter().filter_map(of).collect()
 }
 
 fn one(keys: Map) -> Vec<Variant> {

@@ -213,7 +213,7 @@ impl Making<'_> {
         values: &Values,
     ) -> Result<(Map, Vec<String>), String> {
         let path = directive.arg(0);
-        let location = self.location_of(path).ok_or("no location is there for it")?;
+        let location = self.location_of(path)?.ok_or("no location is there for it")?;
         let inner = scope_of(self, location);
         let pass = inner.one("proxy_pass").ok_or("its location does not forward")?;
         if let Some(directive) = decides(&inner, location) {
@@ -247,12 +247,19 @@ impl Making<'_> {
         if !copied.is_empty() {
             rule.set("copy", Value::List(copied.into_iter().map(Value::text).collect()));
         }
+        // As nginx: all fields of the client, and what is set there, which must be what the service gets anyway.
+        rule.set("send", "*");
         for header in inner.all(&["proxy_set_header"]) {
-            let is_ours = ["x-original-url", "content-length", "host", "x-original-method", "x-forwarded-"];
-            let name = header.arg(0).to_ascii_lowercase();
-            if !is_ours.iter().any(|known| name.starts_with(known)) && name != "x-real-ip" {
-                let why = "the service gets X-Original-URL, X-Original-Method, X-Forwarded-* and what `send` says";
-                comments.push(self.report.differs(&header.place, &header.shown(), why));
+            match sent_field(&header.arg(0).to_ascii_lowercase(), header.arg(1)) {
+                Sent::Anyway => {}
+                Sent::Host(host) => rule.set("host", host),
+                Sent::Otherwise => {
+                    return Err(format!(
+                        "`{}` ({}) says what the service would not get here",
+                        header.shown(),
+                        header.place
+                    ));
+                }
             }
         }
         Ok((Map::of([("forward_auth", rule.into())]), comments))
@@ -392,9 +399,43 @@ fn counted_by(variable: &str) -> Result<Option<Value>, String> {
     })
 }
 
+/// How a field that is set for a service reaches it.
+enum Sent {
+    /// It is sent like this by itself.
+    Anyway,
+    /// As the host of the question.
+    Host(String),
+    Otherwise,
+}
+
+/// A field (lower case) that `proxy_set_header` sets for a service to this value.
+fn sent_field(name: &str, value: &str) -> Sent {
+    const HOSTS: [&str; 2] = ["$host", "$http_host"];
+    let is_url = || HOSTS.iter().any(|host| value == format!("$scheme://{host}$request_uri"));
+    let is_sent = match name {
+        "content-length" | "connection" => value.is_empty(),
+        "x-original-uri" | "x-forwarded-uri" => value == "$request_uri",
+        "x-original-url" => is_url(),
+        "x-original-method" | "x-forwarded-method" => value == "$request_method",
+        "x-forwarded-proto" => value == "$scheme",
+        "x-forwarded-host" => HOSTS.contains(&value),
+        "x-real-ip" => value == "$remote_addr",
+        "x-forwarded-for" => matches!(value, "$remote_addr" | "$proxy_add_x_forwarded_for"),
+        _ => false,
+    };
+    match name {
+        _ if is_sent => Sent::Anyway,
+        "host" if HOSTS.contains(&value) => Sent::Host("{host}".to_owned()),
+        "host" if crate::addresses::is_authority(value) => Sent::Host(value.to_owned()),
+        _ => Sent::Otherwise,
+    }
+}
+
 /// What makes a question to a service another one, or answers without it. Bodies are not sent anyhow.
 fn decides<'d>(scope: &Scope<'d>, location: &'d Directive) -> Option<&'d Directive> {
-    let is_rule = |directive: &&Directive| matches!(directive.name.as_str(), "if" | "return" | "rewrite" | "set");
+    let is_rule = |directive: &&Directive| {
+        matches!(directive.name.as_str(), "if" | "return" | "rewrite" | "set" | "limit_except" | "error_page")
+    };
     let is_off = |directive: &&Directive| directive.arg(0) == "off";
     let is_script = |directive: &&Directive| known::is_script(&directive.name);
     let rule = location.inner().iter().find(is_rule).or_else(|| scope.one("proxy_method"));

@@ -43,6 +43,8 @@ pub(crate) struct Names {
     pub(crate) hosts: Vec<String>,
     /// The first name, as it is written.
     pub(crate) first: String,
+    /// Requests without a host come to it, if it is no default.
+    pub(crate) has_empty: bool,
 }
 
 /// Options of `listen` that change nothing of what is served.
@@ -239,8 +241,11 @@ pub(crate) fn joined(mut bind: Vec<String>) -> Vec<String> {
 pub(crate) fn names(server: &Directive, report: &Report, comments: &mut Vec<String>) -> Names {
     let mut out = Names::default();
     let mut seen = BTreeSet::new();
-    for directive in server.inner().iter().filter(|directive| directive.name == "server_name") {
+    let directives: Vec<_> = server.inner().iter().filter(|directive| directive.name == "server_name").collect();
+    out.has_empty = directives.is_empty();
+    for directive in directives {
         for name in &directive.args {
+            out.has_empty |= name.is_empty();
             if out.first.is_empty() {
                 out.first = name.trim_start_matches('.').to_owned();
             }

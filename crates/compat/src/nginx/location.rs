@@ -52,18 +52,39 @@ pub(crate) fn named<'d>(level: &'d [Directive], name: &str) -> Option<&'d Direct
     level.iter().find(|directive| directive.name == "location" && kind(directive) == Some(Kind::Named(name.to_owned())))
 }
 
-/// The location of a level that an internal request for a path takes: an exact one, or the longest start.
-pub(crate) fn of_path<'d>(level: &'d [Directive], path: &str) -> Option<&'d Directive> {
-    let locations = level.iter().filter(|directive| directive.name == "location");
-    let rank = |directive: &&Directive| match kind(directive)? {
-        Kind::Exact(own) if own == path => Some(usize::MAX),
-        Kind::Prefix { start, .. } if path.starts_with(&start) => Some(start.len()),
+/// The location of a level that an internal request for a path takes: an exact one, or the first expression, if the longest start is none of `^~`, else that
+/// start. None if there is none.
+///
+/// # Errors
+/// Why that is not known.
+pub(crate) fn of_path<'d>(level: &'d [Directive], path: &str) -> Result<Option<&'d Directive>, String> {
+    let locations = || level.iter().filter(|directive| directive.name == "location");
+    let is_exact = |directive: &&Directive| matches!(kind(directive), Some(Kind::Exact(own)) if own == path);
+    if let Some(exact) = locations().find(is_exact) {
+        return Ok(Some(exact));
+    }
+    let start = |directive: &'d Directive| match kind(directive)? {
+        Kind::Prefix { start, no_expressions } if path.starts_with(&start) => {
+            Some((start.len(), no_expressions, directive))
+        }
         _ => None,
     };
-    locations
-        .filter_map(|directive| Some((rank(&directive)?, directive)))
-        .max_by_key(|(rank, _)| *rank)
-        .map(|found| found.1)
+    let longest = locations().filter_map(start).max_by_key(|(length, ..)| *length);
+    if let Some((_, _, around)) = longest
+        && around.inner().iter().any(|inner| inner.name == "location")
+    {
+        return Err("locations stand within the one for it".to_owned());
+    }
+    if !longest.is_some_and(|(_, no_expressions, _)| no_expressions) {
+        for directive in locations() {
+            let Some(expression) = expression_of(directive) else { continue };
+            let expression = Expression::new(&expression?).map_err(|(what, _)| what)?;
+            if expression.matches(path.as_bytes()) {
+                return Ok(Some(directive));
+            }
+        }
+    }
+    Ok(longest.map(|(.., directive)| directive))
 }
 
 /// The expressions that a location with an expression matches by; none of others.

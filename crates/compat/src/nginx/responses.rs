@@ -156,7 +156,7 @@ impl<'d> Making<'d> {
 
     /// The file of a page.
     fn page(&mut self, path: &str) -> Option<PathBuf> {
-        let location = self.location_of(path);
+        let location = self.location_of(path).ok()?;
         let scope = location.map_or(self.server_scope.clone(), |location| self.server_scope.within(location.inner()));
         let file = self.file_of(&scope, path)?;
         if !self.files.are_known() || !self.is_fitting(&file) {

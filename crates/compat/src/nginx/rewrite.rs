@@ -10,6 +10,7 @@ use crate::expressions::{Subject, native};
 use crate::migration::Report;
 use crate::native::{Map, Value};
 use crate::sites::respond;
+use crate::stripped::is_stripped;
 
 /// What may be lost within an `if`, with a comment.
 const HARMLESS: [&str; 6] = ["access_log", "add_header", "expires", "gzip", "limit_rate", "log_not_found"];
@@ -52,6 +53,35 @@ pub(crate) struct Rule<'d> {
     pub(crate) outcome: Outcome<'d>,
 }
 
+impl Rule<'_> {
+    /// Whether nothing behind it is asked.
+    fn ends_all(&self) -> bool {
+        let goes_on = matches!(self.outcome, Outcome::Handled(within) if !ends_rules(within));
+        self.whom == Whom::All && !goes_on
+    }
+}
+
+/// Why a condition is not near enough to decide about a response: for handlers and redirects it is, since they let nobody in who may not come in otherwise.
+fn near(when: &When, keys: &Map) -> Option<&'static str> {
+    let Some(Value::Map(response)) = keys.get("respond") else { return None };
+    let Some(Value::Plain(status)) = response.get("status") else { return None };
+    if status.starts_with('3') {
+        return None;
+    }
+    if when.is_about(Of::Query) || when.is_about(Of::Cookie) {
+        return Some(
+            "of arguments and cookies nginx compares the first one, by its name in any case, as it was sent; ours any",
+        );
+    }
+    let lets_in = status.starts_with('2') && when.is_about(Of::Header);
+    lets_in.then_some("of a field that comes twice nginx compares one value, ours any, and this is no rejection")
+}
+
+/// Whether an `if` with a handler ends the rules.
+fn ends_rules(within: &Directive) -> bool {
+    within.inner().iter().any(|inner| inner.name == "break")
+}
+
 /// What the rules of a level are read with.
 pub(crate) struct Reading<'r> {
     pub(crate) report: &'r Report,
@@ -79,40 +109,54 @@ impl Reading<'_> {
         }
         for directive in scope.own() {
             match directive.name.as_str() {
-                "set" => {
-                    self.values
-                        .set
-                        .insert(directive.arg(0).trim_start_matches('$').to_owned(), directive.arg(1).to_owned());
-                }
+                "set" => self.values.assign(directive.arg(0).trim_start_matches('$'), directive.arg(1)),
                 name if name.starts_with("set_by_lua") => {
                     self.values.set.remove(directive.arg(0).trim_start_matches('$'));
                 }
                 "return" => {
                     let outcome = self.returned(directive, scope);
                     out.push(Rule { whom: Whom::All, outcome });
-                    return out;
+                    return self.settled(out);
                 }
                 "rewrite" => {
                     let rule = self.rewritten(directive);
-                    let is_last = rule.as_ref().is_some_and(|rule| rule.whom == Whom::All);
+                    let is_last = rule.as_ref().is_some_and(Rule::ends_all);
                     out.extend(rule);
                     if is_last {
-                        return out;
+                        return self.settled(out);
                     }
                 }
                 "if" => {
                     let rules = self.conditional(directive, scope);
-                    let is_last = rules.iter().any(|rule| rule.whom == Whom::All);
+                    let is_last = rules.iter().any(Rule::ends_all);
                     out.extend(rules);
                     if is_last {
-                        return out;
+                        return self.settled(out);
                     }
                 }
                 "break" => break,
                 _ => {}
             }
         }
-        out
+        self.settled(out)
+    }
+
+    /// Rules so that the first that holds counts: after an `if` with a handler nginx asks those behind it, and the handler of the last that holds counts.
+    fn settled<'d>(&self, rules: Vec<Rule<'d>>) -> Vec<Rule<'d>> {
+        let goes_on = |rule: &Rule<'_>| matches!(rule.outcome, Outcome::Handled(within) if !ends_rules(within));
+        let Some(first) = rules.iter().position(goes_on) else { return rules };
+        let Some((before, behind)) = rules.split_at_checked(first) else { return rules };
+        if let Some(Outcome::Handled(within)) = behind.first().map(|rule| &rule.outcome)
+            && behind
+                .iter()
+                .any(|rule| !goes_on(rule) && !matches!(rule.outcome, Outcome::Keys(_) | Outcome::Closed(_)))
+        {
+            let why = "a path is changed, or rules end, behind a handler of its own";
+            let closed = Rule { whom: Whom::All, outcome: self.closed(within, why) };
+            return before.iter().cloned().chain([closed]).collect();
+        }
+        let (handlers, ends): (Vec<_>, Vec<_>) = behind.iter().cloned().partition(goes_on);
+        before.iter().cloned().chain(ends).chain(handlers.into_iter().rev()).collect()
     }
 
     fn closed<'d>(&self, directive: &Directive, why: &str) -> Outcome<'d> {
@@ -225,13 +269,9 @@ impl Reading<'_> {
             },
             (None, "break") if plain.starts_with('/') => match self.values.target(plain) {
                 Ok((_, Query::Keep)) => self.closed(directive, "the URL of the request in a rewritten path"),
-                Ok((to, Query::Drop)) => {
-                    if drops {
-                        let how = "the query of the request goes on";
-                        self.comments.push(self.report.differs(&directive.place, &directive.shown(), how));
-                    }
-                    Outcome::Rewritten(to)
-                }
+                Ok(_) if drops => self.closed(directive, "the query of the request would go on"),
+                Ok((to, Query::Drop)) if to.contains('?') => self.closed(directive, "a query in a rewritten path"),
+                Ok((to, Query::Drop)) => Outcome::Rewritten(to),
                 Err(why) => self.closed(directive, &why),
             },
             _ => self.closed(directive, "a path is looked up again under another name"),
@@ -285,6 +325,17 @@ impl Reading<'_> {
                 outcome: self.closed(directive, "rules that follow are passed over"),
             });
         }
+        for rule in &mut rules {
+            if let (Whom::Like(when), Outcome::Keys(keys)) = (&rule.whom, &rule.outcome)
+                && let Some(why) = near(when, keys)
+            {
+                // Others than those that ours finds may be meant.
+                if !when.is_about(Of::Header) {
+                    rule.whom = Whom::All;
+                }
+                rule.outcome = self.closed(directive, why);
+            }
+        }
         for inner in directive.inner() {
             match inner.name.as_str() {
                 "return" | "rewrite" | "set" | "break" | "proxy_pass" | "grpc_pass" | "access_log" => {}
@@ -328,10 +379,11 @@ impl Reading<'_> {
         if is_variable(left, "ssl_client_verify") && self.has_certificate {
             return all(holds("SUCCESS", operator, right)?);
         }
-        for (variable, whole) in [("request_method", true), ("host", false), ("http_host", false)] {
-            if is_variable(left, variable) {
-                return if whole { methods(operator, right) } else { self.hosts(operator, right) };
-            }
+        if is_variable(left, "request_method") {
+            return methods(operator, right);
+        }
+        if is_variable(left, "host") {
+            return self.hosts(operator, right);
         }
         let Some(right) = self.values.constant(right) else {
             return Err("two things of a request are compared".to_owned());
@@ -376,23 +428,22 @@ impl Reading<'_> {
             let network = crate::addresses::network(right).ok_or("no address")?;
             return Ok(When::of_client(network));
         }
-        let (of, name) = if let Some(name) = name.strip_prefix("arg_") {
-            (Of::Query, name.to_owned())
-        } else if let Some(name) = name.strip_prefix("cookie_") {
-            (Of::Cookie, name.to_owned())
-        } else if let Some(name) = name.strip_prefix("http_") {
-            (Of::Header, name.replace('_', "-"))
-        } else {
+        if self.values.is_defined(name) {
+            return Err(format!("`${name}` is given a value elsewhere"));
+        }
+        for (start, of) in [("arg_", Of::Query), ("cookie_", Of::Cookie)] {
+            if let Some(name) = name.strip_prefix(start) {
+                return Ok(When::value_of(of, name, matches(operator, right)?));
+            }
+        }
+        let Some(field) = name.strip_prefix("http_").map(|name| name.replace('_', "-")) else {
             return Err(format!("`${name}` cannot be a condition"));
         };
-        let wanted = matches(operator, right)?;
-        let is_forwarded = of == Of::Header && (name.starts_with("x-forwarded-") || name == "x-real-ip");
-        if is_forwarded && !self.values.has_trusted {
-            return Err(format!(
-                "`{name}` is what any client may send; name the proxies in front in `trusted_proxies`"
-            ));
+        // From trusted proxies some stay; there, they hold whoever sends them.
+        if is_stripped(&field) {
+            return Err(format!("`{field}` is what any client may send, and is removed before routes are chosen"));
         }
-        Ok(When::value_of(of, &name, wanted))
+        Ok(When::value_of(Of::Header, &field, matches(operator, right)?))
     }
 }
 
@@ -450,9 +501,15 @@ fn methods(operator: &str, right: &str) -> Result<Option<Whom>, String> {
     let listed: Vec<String> = match operator {
         "=" | "!=" => vec![right.to_owned()],
         "~" | "!~" | "~*" | "!~*" => {
-            let inner = right.strip_prefix('^').and_then(|text| text.strip_suffix('$')).unwrap_or(right);
-            let inner = inner.strip_prefix('(').and_then(|text| text.strip_suffix(')')).unwrap_or(inner);
-            inner.split('|').map(str::to_owned).collect()
+            let inner = right.strip_prefix('^').and_then(|text| text.strip_suffix('$'));
+            let inner = inner.ok_or("its expression is no list of whole methods: write `^(GET|POST)$`")?;
+            let listed =
+                inner.strip_prefix("(?:").or_else(|| inner.strip_prefix('(')).and_then(|text| text.strip_suffix(')'));
+            match listed {
+                Some(listed) => listed.split('|').map(str::to_owned).collect(),
+                // What is not in parentheses belongs to one end each.
+                None => vec![inner.to_owned()],
+            }
         }
         _ => return Err("its condition is not understood".to_owned()),
     };

@@ -1,6 +1,8 @@
 //! A server of nginx for one listener: its locations and rules as cells, its handlers as keys of routes.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::rc::Rc;
 
 use super::fields::Forwarding;
 use super::forward::Proxy;
@@ -18,7 +20,7 @@ use crate::draft::Draft;
 use crate::expressions::literal;
 use crate::migration::{Files, Report};
 use crate::native::{Map, Value, bytes, duration};
-use crate::sites::{Cell, REST, Variant, respond, routes};
+use crate::sites::{Cell, REST, Variant, respond, routes, without_implied};
 
 /// What an import is made with, and where it is.
 pub(crate) struct Making<'d> {
@@ -34,6 +36,8 @@ pub(crate) struct Making<'d> {
     pub(crate) server_scope: Scope<'d>,
     pub(crate) forwarding: Forwarding,
     pub(crate) has_trusted: bool,
+    /// Names of variables that something gives a value.
+    pub(crate) defined: Rc<BTreeSet<String>>,
     /// Why it is not known who the client is.
     pub(crate) unknown_client: Option<String>,
     /// The largest body where a route does not say otherwise.
@@ -68,8 +72,11 @@ struct Stages {
 
 impl<'d> Making<'d> {
     /// The location of the server for an internal request.
-    pub(crate) fn location_of(&self, path: &str) -> Option<&'d Directive> {
-        location::of_path(self.server?.inner(), path)
+    ///
+    /// # Errors
+    /// Why it is not known.
+    pub(crate) fn location_of(&self, path: &str) -> Result<Option<&'d Directive>, String> {
+        self.server.map_or(Ok(None), |server| location::of_path(server.inner(), path))
     }
 
     /// The routes of the server for a listener.
@@ -81,8 +88,19 @@ impl<'d> Making<'d> {
             port: facts.port,
             server_name: names.first.clone(),
             has_trusted: self.has_trusted,
+            defined: Rc::clone(&self.defined),
             ..Values::default()
         };
+        if facts.tls && scope.is_on("ssl_reject_handshake") {
+            let mut keys = respond(421);
+            keys.comment(self.report.differs(
+                &server.place,
+                "ssl_reject_handshake",
+                "where the handshake is accepted, the response is 421",
+            ));
+            let routes = routes(&[self.cell(Language::Prefix("/".to_owned()), Vec::new(), keys)]);
+            return Site { routes: routes.unwrap_or_default(), apart: Vec::new() };
+        }
         let mut comments = vec![format!("{}: server {}", server.place, names.first)];
         known::audit(server.inner(), self.report, &mut comments);
         let rules = self.rules(&scope, &mut values, (names, facts, None), &mut comments);
@@ -95,9 +113,10 @@ impl<'d> Making<'d> {
             match rule.whom {
                 Whom::Hosts(hosts) => {
                     let cell = self.cell(Language::Prefix("/".to_owned()), stages.clone(), keys);
-                    if let Ok(routes) = routes(&[cell]) {
-                        site.apart.push((hosts, routes));
-                    }
+                    // Paths that rules before took stay theirs.
+                    let all: Vec<Cell> = cells.iter().cloned().chain([cell]).collect();
+                    let routes = routes(&all).unwrap_or_else(|unplanned| vec![self.unplanned(server, unplanned)]);
+                    site.apart.push((hosts, routes));
                 }
                 Whom::Paths(text) => {
                     let language = Language::Expression { text, except: Vec::new() };
@@ -205,7 +224,11 @@ impl<'d> Making<'d> {
         for one in &placed {
             covers_all |= one.language == Language::Prefix("/".to_owned());
             let made = self.location(one, values.clone(), (names, facts), stages);
-            if let (true, Language::Prefix(start)) = (one.is_folder_of && made.forwards, &one.language) {
+            let is_other =
+                |start: &str| placed.iter().any(|other| other.language == Language::Prefix(start.to_owned()));
+            if let (true, Language::Prefix(start)) = (one.is_folder_of && made.forwards, &one.language)
+                && !is_other(start.trim_end_matches('/'))
+            {
                 let to = Map::of([("to", Value::text(start.clone())), ("status", Value::plain(301))]);
                 let keys = Map::of([("redirect", to.into())]);
                 let path = start.trim_end_matches('/').to_owned();
@@ -265,22 +288,19 @@ impl<'d> Making<'d> {
             _ => None,
         };
         let rules = self.rules(&scope, &mut values, (names, facts, extension), &mut comments);
-        let limited = directive.inner().iter().find(|inner| inner.name == "limit_except");
-        let is_before = |rule: &Rule<'_>| matches!(rule.outcome, Outcome::Rewritten(_) | Outcome::Handled(_));
-        if let Some(limited) = limited.filter(|_| rules.iter().any(is_before)) {
-            let mut keys = self.closed(limited, "beside a rule that handles requests before it");
+        if let Some((other, why)) = contested(directive, &rules) {
+            let mut keys = self.closed(other, why);
             keys.comment_first(&comments);
             return Located { cells: vec![self.cell(placed.language.clone(), stages.to_vec(), keys)], forwards: false };
         }
         let mut located = Located { cells: Vec::new(), forwards: has_handler(directive) };
         let mut stages = stages.to_vec();
+        // Methods that it takes meet none of the location's rules.
+        self.limited_methods(&scope, directive, &values, &mut stages);
         let last = self.ruled(rules, (&scope, directive, &values), (&placed.language, &mut stages), &mut located);
         let mut last = match last {
             Some(last) => last,
-            None => {
-                self.limited_methods(&scope, directive, &values, &mut stages);
-                self.forwarded_by(&scope, directive, values, None)
-            }
+            None => self.forwarded_by(&scope, directive, values, None),
         };
         last.comment_first(&comments);
         located.cells.push(self.cell(placed.language.clone(), stages, last));
@@ -373,10 +393,14 @@ impl<'d> Making<'d> {
         }
         let within = scope.within(directive.inner());
         let denies_all = directive.inner().iter().all(|inner| inner.name == "deny" && inner.arg(0) == "all");
-        let keys = match denies_all && !directive.inner().is_empty() {
-            true => respond(403),
+        let is_access = |inner: &Directive| {
+            matches!(inner.name.as_str(), "allow" | "deny" | "satisfy" | "auth_basic" | "auth_basic_user_file")
+        };
+        let keys = match directive.inner().iter().find(|inner| !is_access(inner)) {
+            Some(other) => self.closed(other, "within `limit_except`"),
+            None if denies_all && !directive.inner().is_empty() => respond(403),
             // The same handler under other rules.
-            false => self.forwarded_by(&within, location, values.clone(), None),
+            None => self.forwarded_by(&within, location, values.clone(), None),
         };
         stages.push((Whom::NotMethods(methods), keys));
     }
@@ -436,7 +460,10 @@ impl<'d> Making<'d> {
             Err(why) => return self.closed(pass, &why),
         }
         if proxy.has_variables && path.is_none() && drops_query(&proxy, &values) {
-            route.comment(self.report.differs(&pass.place, &pass.shown(), "the query of the request goes on"));
+            return self.closed(pass, "the query of the request would go on");
+        }
+        if proxy.uri.as_deref().is_some_and(|uri| uri.contains('?')) && path.is_none() && !proxy.has_variables {
+            return self.closed(pass, "a query behind the server");
         }
         if let Err(why) = self.request_fields(prefix, scope, &proxy, &values, &mut route) {
             return self.closed(pass, &why);
@@ -518,6 +545,21 @@ pub(crate) fn native_body(size: u64) -> u64 {
     if size == 0 { 1 << 40 } else { size.min(1 << 40) }
 }
 
+/// What stands beside the handler of a location and would be asked before it, or in its place.
+fn contested<'d>(location: &'d Directive, rules: &[Rule<'d>]) -> Option<(&'d Directive, &'static str)> {
+    let is_pass = |directive: &Directive| matches!(directive.name.as_str(), "proxy_pass" | "grpc_pass");
+    let handles = |rule: &Rule<'_>| matches!(rule.outcome, Outcome::Rewritten(_) | Outcome::Handled(_));
+    let forwards = location.inner().iter().any(is_pass) || rules.iter().any(handles);
+    let of = |name: &str| location.inner().iter().find(|directive| directive.name == name);
+    let tried =
+        of("try_files").filter(|_| forwards).map(|tried| (tried, "files are tried before anything is forwarded"));
+    let other = location.inner().iter().find(|directive| known::is_handler(&directive.name));
+    let other = other.filter(|_| forwards).map(|other| (other, "nothing here does this"));
+    let limited = of("limit_except").filter(|_| rules.iter().any(handles));
+    let limited = limited.map(|limited| (limited, "beside a rule that handles requests before it"));
+    tried.or(other).or(limited)
+}
+
 #[derive(Default)]
 struct Located {
     cells: Vec<Cell>,
@@ -576,15 +618,22 @@ impl Stages {
 
     fn finish(mut self, last: Map) -> Vec<Variant> {
         let come = self.methods.unwrap_or_default();
+        let mut out = Vec::new();
         match self.others {
-            None => self.variants.push(Variant { when: When::default(), keys: last }),
+            None => out.push(Variant { when: When::default(), keys: last }),
             Some(others) => {
                 if !come.is_empty() {
-                    self.variants.push(Variant { when: When::of_methods(come), keys: last });
+                    out.push(Variant { when: When::of_methods(come), keys: last });
                 }
-                self.variants.push(Variant { when: When::default(), keys: others });
+                out.push(Variant { when: When::default(), keys: others });
             }
         }
-        self.variants
+        while let Some(variant) = self.variants.pop() {
+            let mut all = without_implied(&variant.when, &out);
+            all.push(variant);
+            all.append(&mut out);
+            out = all;
+        }
+        out
     }
 }

@@ -2,8 +2,10 @@
 //!
 //! A variable that stands for the same in every request of a listener is put in as text; what has no native counterpart is an error that names it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
+use super::syntax::Directive;
 use crate::sites::REST;
 
 /// How deep variables may stand for others.
@@ -20,8 +22,10 @@ pub(crate) struct Values {
     pub(crate) port: Option<u16>,
     /// The first name of the server.
     pub(crate) server_name: String,
-    /// What `set` gave a name.
+    /// What `set` gave a name, without variables of that kind.
     pub(crate) set: BTreeMap<String, String>,
+    /// Names that something gives a value somewhere: `set`, `map`, `geo` and others. They are none of the built-in ones.
+    pub(crate) defined: Rc<BTreeSet<String>>,
     /// Groups of the expression that the path is matched by.
     pub(crate) groups: Vec<String>,
     /// What the request's server is called: `$proxy_host` and `$proxy_port`.
@@ -68,6 +72,23 @@ fn pieces(text: &str) -> Vec<Piece<'_>> {
     }
     out.push(Piece::Text(rest));
     out.retain(|piece| !matches!(piece, Piece::Text("")));
+    out
+}
+
+/// The names of variables that directives of a configuration give a value.
+pub(crate) fn defined(level: &[Directive]) -> BTreeSet<String> {
+    let mut out = BTreeSet::new();
+    for directive in level {
+        let at = match directive.name.as_str() {
+            "map" | "geo" | "split_clients" | "geoip2" => directive.args.len().checked_sub(1),
+            "set" | "auth_request_set" | "perl_set" | "js_set" | "js_var" | "set_by_lua" | "set_by_lua_block"
+            | "set_by_lua_file" | "set_escape_uri" | "set_md5" | "set_random" | "encrypted_session" => Some(0),
+            _ => None,
+        };
+        let named = at.and_then(|at| directive.args.get(at)).and_then(|name| name.strip_prefix('$'));
+        out.extend(named.map(|name| name.trim_matches(['{', '}']).to_owned()));
+        out.extend(defined(directive.inner()));
+    }
     out
 }
 
@@ -125,6 +146,30 @@ impl Values {
         }
     }
 
+    /// `set`: what it stands for is what its variables are worth there and then; one that has no value yet is empty.
+    pub(crate) fn assign(&mut self, name: &str, text: &str) {
+        let mut value = String::new();
+        for piece in pieces(text) {
+            match piece {
+                Piece::Text(text) => value.push_str(text),
+                Piece::Variable(other) => match self.set.get(other) {
+                    Some(known) => value.push_str(known),
+                    None if self.defined.contains(other) => value.push_str(&format!("${{{other}_before_it_is_set}}")),
+                    None => value.push_str(&format!("${{{other}}}")),
+                },
+            }
+        }
+        if value.len() > MAX_BYTES {
+            value = format!("${{{name}_that_is_too_long}}");
+        }
+        self.set.insert(name.to_owned(), value);
+    }
+
+    /// Whether a name is given a value somewhere, so that it is no built-in one.
+    pub(crate) fn is_defined(&self, name: &str) -> bool {
+        self.defined.contains(name) || self.set.contains_key(name)
+    }
+
     /// A header field's value as a native template.
     ///
     /// # Errors
@@ -156,6 +201,9 @@ impl Values {
         }
         if self.groups.iter().any(|group| group == name) {
             return Ok(format!("{{{name}}}"));
+        }
+        if self.defined.contains(name) {
+            return Err(format!("`${name}` is given a value elsewhere"));
         }
         let native = match name {
             "remote_addr" => "client.address",
@@ -294,6 +342,7 @@ mod tests {
             groups: vec!["1".to_owned(), "id".to_owned()],
             proxy: Some(("app".to_owned(), 80)),
             has_trusted: false,
+            defined: Rc::new(BTreeSet::from(["http_x_mapped".to_owned()])),
         }
     }
 
@@ -312,6 +361,7 @@ mod tests {
             ("$proxy_host", Ok("app")),
             ("$scheme", Ok("{scheme}")),
             ("$http_x_forwarded_for", Err("any client may send")),
+            ("$http_x_mapped", Err("given a value elsewhere")),
             ("$upstream_addr", Err("`$upstream_addr` has no counterpart")),
             ("$c", Err("has no counterpart")),
         ] {
@@ -341,6 +391,18 @@ mod tests {
         }
         assert!(values().target("/x/$unknown").is_err());
         assert!(values().target("/$c").is_err());
+    }
+
+    #[test]
+    fn what_is_set_is_worth_what_it_was_then() {
+        let mut values = values();
+        values.assign("e", "$b");
+        values.assign("b", "z");
+        values.assign("f", "$e$b$g");
+        assert_eq!(values.constant("$e").as_deref(), Some("y"));
+        assert_eq!(values.field("$f"), Err("`$g` has no counterpart".to_owned()));
+        values.assign("n", "$n");
+        assert_eq!(values.constant("$n"), None);
     }
 
     #[test]

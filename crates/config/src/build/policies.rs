@@ -9,7 +9,7 @@ pub(super) use connections::Carried;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use wire::http::field_kind::FieldKind;
+use wire::http::field_kind::{FieldKind, is_own_of_client};
 
 use super::placeholders::Claims;
 use super::routes::method;
@@ -357,7 +357,7 @@ fn question_path(text: &str) -> Result<String, Fault> {
 /// A field of a client that an authentication service may get: none that says who the client is, which we write ourselves.
 fn question_field(name: String) -> Result<String, Fault> {
     let name = headers::not_framing(name)?;
-    if FieldKind::of(name.as_bytes()) == FieldKind::Plain && name != "host" {
+    if is_own_of_client(name.as_bytes()) {
         return Ok(name);
     }
     Err(Fault::new(format!("{} is not the client's to send", shown(&name)), "leave it out; Portunus writes it itself"))

@@ -487,6 +487,18 @@ fn a_service_is_asked_and_its_word_copied() {
     assert_eq!(site.gate.log(1)[0]["user"], "ada");
 }
 
+/// As nginx's `auth_request` shows a service a request, but for what Portunus writes itself.
+#[test]
+fn a_service_gets_all_that_a_client_sent() {
+    let (site, service) =
+        with_service(", send: \"*\", host: \"{host}\"", |_| Reply::Keep(b"HTTP/1.1 204 No\r\n\r\n".to_vec()));
+    let theirs = "X-Own: 1\r\nX-Own: 2\r\nX-Forwarded-For: 9.9.9.9\r\nX-Original-URI: /open\r\nX-HTTP-Method: PUT\r\n";
+    assert_eq!(site.get("/a?q=1", theirs).0, 200);
+    let asked = |name: &str| service.seen()[0].fields(name).join(" ");
+    let found = ["host", "x-own", "x-original-uri", "x-forwarded-for", "x-http-method", "connection"].map(asked);
+    assert_eq!(found, ["h.example", "1 2", "/a?q=1", "127.0.0.1", "", ""]);
+}
+
 /// A session that the service renews reaches the client whatever becomes of the request, and only where that is wanted.
 #[test]
 fn cookies_that_a_service_sets_go_to_the_client_where_they_are_to() {

@@ -133,8 +133,8 @@ impl Beside {
                 let body = format!("upstream {name}");
                 let fields = "Server: theirs\r\nX-Powered-By: x\r\nX-From-Upstream: yes\r\n";
                 let response = format!("HTTP/1.1 {status}\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len());
-                // As a client of a tunnel asks for.
-                match seen.fields("connection").contains(&"close") {
+                // Else whoever forwards bytes would wait for more.
+                match seen.line().contains("/bytes") {
                     true => Reply::Close(response.into_bytes()),
                     false => Reply::Keep(response.into_bytes()),
                 }

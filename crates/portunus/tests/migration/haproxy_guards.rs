@@ -153,43 +153,43 @@ const HOSTS: &[&str] = &[
 
 /// Frontends that forward bytes. Their default is the backend `ta`.
 const TCP: &[Row] = &[
-    ("tcp-request inspect-delay 1s\ntcp-request content accept if { req.ssl_hello_type 1 }", Exactly, &["GET /"]),
+    ("tcp-request inspect-delay 1s\ntcp-request content accept if { req.ssl_hello_type 1 }", Exactly, &["GET /bytes"]),
     (
         "tcp-request inspect-delay 1s\ntcp-request content accept if { req.ssl_hello_type 1 }\n\
          tcp-request content reject",
         Closed,
-        &["GET /"],
+        &["GET /bytes"],
     ),
-    ("tcp-request content reject if !{ req.ssl_hello_type 1 }", Closed, &["GET /"]),
-    ("tcp-request content reject if HTTP", Closed, &["GET /"]),
-    ("use_backend tr if { src 127.0.0.1 }", Closed, &["GET /"]),
-    ("use_backend hh if { src 127.0.0.1 }", Closed, &["GET /secret"]),
-    ("use_backend toff if { src 127.0.0.1 }", Closed, &["GET /"]),
+    ("tcp-request content reject if !{ req.ssl_hello_type 1 }", Closed, &["GET /bytes"]),
+    ("tcp-request content reject if HTTP", Closed, &["GET /bytes"]),
+    ("use_backend tr if { src 127.0.0.1 }", Closed, &["GET /bytes"]),
+    ("use_backend hh if { src 127.0.0.1 }", Closed, &["GET /secret/bytes"]),
+    ("use_backend toff if { src 127.0.0.1 }", Closed, &["GET /bytes"]),
     (
         "tcp-request connection accept if { src 127.0.0.0/24 }\ntcp-request content reject if { src 127.0.0.1 }",
         Closed,
-        &["GET /"],
+        &["GET /bytes"],
     ),
     (
         "tcp-request connection reject if { src 127.0.0.2 }\ntcp-request content accept if { src 127.0.0.1 }\n\
          tcp-request content reject",
         Exactly,
-        &["GET /"],
+        &["GET /bytes"],
     ),
-    ("tcp-request connection reject unless { src 127.0.0.1 }", Exactly, &["GET /"]),
-    ("tcp-request connection reject if { src ::/0 }", Closed, &["GET /"]),
-    ("tcp-request content reject if { src_port gt 1 }", Closed, &["GET /"]),
+    ("tcp-request connection reject unless { src 127.0.0.1 }", Exactly, &["GET /bytes"]),
+    ("tcp-request connection reject if { src ::/0 }", Closed, &["GET /bytes"]),
+    ("tcp-request content reject if { src_port gt 1 }", Closed, &["GET /bytes"]),
     (
         "stick-table type ip size 1k expire 60s store conn_rate(60s)\ntcp-request connection track-sc0 src\n\
          use_backend tb if { sc_conn_rate(0) gt 3 }",
         Closed,
-        &["GET /6"],
+        &["GET /bytes/6"],
     ),
     (
         "stick-table type ip size 1k expire 60s store conn_rate(60s)\ntcp-request connection track-sc0 src\n\
          tcp-request connection reject if { sc_conn_rate(0) gt 3 } or { src 127.0.0.2 }",
         Closed,
-        &["GET /6"],
+        &["GET /bytes/6"],
     ),
 ];
 
@@ -240,7 +240,7 @@ fn request(text: &str) -> (String, usize) {
     let mut fields = words.next().unwrap_or_default().split('|').filter(|field| !field.is_empty()).peekable();
     let host = if fields.peek().is_some_and(|field| field.starts_with("Host: ")) { "" } else { "\nHost: a.test" };
     let fields: String = fields.map(|field| format!("\n{field}")).collect();
-    (format!("{method} {path} HTTP/1.1{host}{fields}"), if path == "/6" { 6 } else { 1 })
+    (format!("{method} {path} HTTP/1.1{host}{fields}"), if path.ends_with("/6") { 6 } else { 1 })
 }
 
 fn is_kept_out(outcome: &Outcome) -> bool {

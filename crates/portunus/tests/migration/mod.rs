@@ -10,6 +10,7 @@ mod ingress;
 mod nginx;
 mod nginx_compression;
 mod nginx_guarded;
+mod nginx_guards;
 mod nginx_left_out;
 mod nginx_rates;
 mod nginx_stream;

@@ -355,7 +355,7 @@ fn conditions() {
         if ($request_method !~ ^(GET|HEAD|POST)$) { return 405; }
         if ($http_user_agent ~* (badbot|scraper)) { return 403; }
         if ($scheme = https) { return 500; }
-        if ($arg_debug = 1) { return 200 debug; }
+        if ($arg_debug = 1) { return 302 /debug/; }
         location / { proxy_pass http://@A@; }
         location /beta/ {
             if ($cookie_beta) { return 302 /new-beta/; }

@@ -12,7 +12,7 @@ use config::{ForwardAuth, REDACTED};
 use net::Deadline;
 use reason::Reason;
 use telemetry::OncePerSecond;
-use wire::http::field_kind::FieldKind;
+use wire::http::field_kind::{FieldKind, is_own_of_client};
 use wire::http::hop::is_nominated;
 use wire::http::http1::write_field;
 use wire::http::{Method, RequestHead, ResponseHead};
@@ -271,7 +271,11 @@ fn request(rule: &ForwardAuth, head: &RequestHead, context: Context<'_>, method:
     url.extend_from_slice(&head.target);
     // The name of a Unix socket is no host.
     let server = if server.contains(&b'/') { b"localhost" } else { server };
-    let host = rule.host.as_ref().map_or(server, |host| host.as_bytes());
+    let host = match rule.host.as_deref() {
+        Some("{host}") => head.authority.as_slice(),
+        Some(host) => host.as_bytes(),
+        None => server,
+    };
     let mut put = |name: &[u8], value: &[u8]| write_field(name, value, &mut out);
     put(b"Host", host);
     put(b"X-Forwarded-Method", head.method.as_str().as_bytes());
@@ -280,12 +284,15 @@ fn request(rule: &ForwardAuth, head: &RequestHead, context: Context<'_>, method:
     put(b"X-Forwarded-Uri", &head.target);
     put(b"X-Original-Method", head.method.as_str().as_bytes());
     put(b"X-Original-URL", &url);
+    put(b"X-Original-URI", &head.target);
     if !client.as_bytes().is_empty() {
         put(b"X-Forwarded-For", client.as_bytes());
         put(b"X-Real-IP", client.as_bytes());
     }
+    let sends_all = rule.send.iter().any(|sent| sent == "*");
     for (name, value) in head.fields.iter() {
-        if rule.send.iter().any(|sent| name.eq_ignore_ascii_case(sent.as_bytes())) {
+        let is_named = || rule.send.iter().any(|sent| name.eq_ignore_ascii_case(sent.as_bytes()));
+        if (sends_all && is_own_of_client(name)) || (!sends_all && is_named()) {
             put(name, value);
         }
     }

@@ -112,6 +112,11 @@ pub fn may_be_trusted(name: &[u8]) -> bool {
     matches!(FieldKind::of(name), FieldKind::Forwarding | FieldKind::RequestId)
 }
 
+/// Whether a field (any case) goes to a service that is asked about a request as the client sent it: it says neither who the client is nor what it asked for.
+pub fn is_own_of_client(name: &[u8]) -> bool {
+    FieldKind::of(name) == FieldKind::Plain && !name.eq_ignore_ascii_case(b"x-original-uri")
+}
+
 /// Whether a field (lower case) names the client by its address, so that it may be the one to read it from.
 pub fn names_client(field: &str) -> bool {
     matches!(

@@ -217,13 +217,13 @@ pub(in crate::shape) static FORWARD_AUTH: Object = object(
             "host",
             Shape::Text("a host such as `auth.example.com`"),
             "(the address of the server)",
-            "Host to send.",
+            "Host to send; `{host}` for that of the request.",
         ),
         optional(
             "send",
-            Shape::OneOrMany(&Shape::Text("the name of a header field")),
+            Shape::OneOrMany(&Shape::Text("the name of a header field, or `*`")),
             "[authorization, cookie, accept, origin, user-agent, x-requested-with]",
-            "Header fields of the request that the service gets.",
+            "Header fields of the request that the service gets; `*` for all but those that Portunus writes itself.",
         ),
         optional(
             "copy",
