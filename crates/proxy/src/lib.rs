@@ -38,6 +38,7 @@ pub mod client;
 pub mod geoip;
 mod certificates;
 pub mod challenges;
+mod delivery;
 pub mod demands;
 mod pairs;
 mod ticket_file;

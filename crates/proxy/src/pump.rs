@@ -4,6 +4,9 @@
 //! direction at rest holds neither. Between two plain sockets bytes that come in bulk are moved inside the kernel; few bytes are copied, which is
 //! cheaper then. The client may be a stream of HTTP/2 (`http/upgraded.rs`). While the upstream takes nothing, nobody reads from the client, so that
 //! the other direction watches whether it is still there.
+//!
+//! How one side ends never decides what the other one still gets: a receiver that is slow is waited for as long as it takes something
+//! (`delivery.rs`), and a direction whose receiver is gone does not end the other one.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -17,11 +20,18 @@ use net::{Chunk, Deadline};
 use pin_project_lite::pin_project;
 use transport::{Broken, Transport};
 
+use crate::delivery::{Progress, Taken};
 use crate::message::sides::sleep_until;
 use crate::policies::{Throttle, Throttles};
 
 /// Less than this in a pipe is no bulk any more.
 const BULK_BYTES: usize = 16 * 1024;
+
+/// What is read and dropped of a side whose receiver is gone, bytes: it may read nothing itself while it cannot write.
+const MOST_DROPPED: usize = 1024 * 1024;
+
+/// How long an upstream may take nothing of what is left of a client whose connection was reset: nobody waits for that any more.
+pub(crate) const BROKEN_CLIENT_WAIT: Duration = Duration::from_secs(2);
 
 /// How a tunnel ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +63,15 @@ pub enum Party {
     Upstream,
 }
 
+impl Party {
+    fn other(self) -> Party {
+        match self {
+            Party::Client => Party::Upstream,
+            Party::Upstream => Party::Client,
+        }
+    }
+}
+
 /// How long a tunnel may last, and how fast it may be.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds<'t> {
@@ -62,6 +81,8 @@ pub struct Bounds<'t> {
     pub until: Option<Duration>,
     /// Without a byte that the upstream takes, once the client has finished sending and bytes of it still wait; none for no other bound than `idle`.
     pub finished_client: Option<Duration>,
+    /// Without a byte that the upstream takes, once the client's connection is broken and bytes of it still wait.
+    pub broken_client: Duration,
     /// How fast its bytes may go.
     pub throttles: &'t Throttles,
 }
@@ -75,6 +96,22 @@ pub struct Carried {
     pub to_client: Cell<u64>,
     /// Whose end came first.
     pub ended_first: Cell<Option<Party>>,
+    /// Who can be sent nothing any more, although the other side may still be.
+    lost: Cell<Option<Party>>,
+    /// One direction is finished.
+    is_half_done: Cell<bool>,
+}
+
+impl Carried {
+    /// The end of this side has come, whatever of it is still on its way.
+    pub(crate) fn ends(&self, party: Party) {
+        self.ended_first.set(self.ended_first.get().or(Some(party)));
+    }
+
+    fn lose(&self, party: Party) {
+        self.ends(party);
+        self.lost.set(self.lost.get().or(Some(party)));
+    }
 }
 
 /// Where the bytes of one direction come from.
@@ -91,6 +128,12 @@ pub trait Source {
 
 /// Where the bytes of one direction go.
 pub trait Sink {
+    /// See [`Sink::taken`].
+    type Taken: Taken;
+
+    /// What tells how much the receiver has taken; it outlives the sink.
+    fn taken(&self) -> Self::Taken;
+
     /// Sends all of these bytes.
     async fn send(&mut self, bytes: &[u8]) -> Result<(), Broken>;
 
@@ -118,7 +161,13 @@ impl Source for &Transport {
     }
 }
 
-impl Sink for &Transport {
+impl<'t> Sink for &'t Transport {
+    type Taken = &'t Transport;
+
+    fn taken(&self) -> &'t Transport {
+        self
+    }
+
     async fn send(&mut self, bytes: &[u8]) -> Result<(), Broken> {
         Transport::send(self, bytes).await
     }
@@ -151,66 +200,97 @@ pub async fn run(
 ) -> End {
     let (from_client, to_client) = client;
     let moved = Cell::new(coarse());
-    let first = &carried.ended_first;
     let intake = Intake::default();
     let watch = Watch { intake: &intake, upstream, finished_client: bounds.finished_client };
+    let mut progress = Progress::new((upstream, to_client.taken()));
     let (count, throttle) = (&carried.from_client, bounds.throttles.up());
     let motion = Motion { count, moved: &moved, intake: Some(&intake), throttle };
-    let up = Direction { from: from_client, to: upstream, motion, ended_first: first, watch: None };
+    let up = Direction { sender: Party::Client, from: from_client, to: upstream, motion, carried, watch: None };
     let (count, throttle) = (&carried.to_client, bounds.throttles.down());
     let motion = Motion { count, moved: &moved, intake: None, throttle };
-    let down = Direction { from: upstream, to: to_client, motion, ended_first: first, watch: Some(watch) };
-    drive(pin!(up.copy(client_first)), pin!(down.copy(upstream_first)), bounds, &moved, first).await
+    let down =
+        Direction { sender: Party::Upstream, from: upstream, to: to_client, motion, carried, watch: Some(watch) };
+    let directions = (pin!(up.copy(client_first)), pin!(down.copy(upstream_first)));
+    drive(directions, bounds, &moved, carried, &mut progress).await
 }
 
 /// Drives both directions of a tunnel to their ends, within its bounds.
 pub(crate) async fn drive(
-    mut up: Pin<&mut impl Future<Output = Result<(), Failure>>>,
-    mut down: Pin<&mut impl Future<Output = Result<(), Failure>>>,
+    (mut up, mut down): (
+        Pin<&mut impl Future<Output = Result<(), Failure>>>,
+        Pin<&mut impl Future<Output = Result<(), Failure>>>,
+    ),
     bounds: Bounds<'_>,
     moved: &Cell<Duration>,
-    first: &Cell<Option<Party>>,
+    carried: &Carried,
+    progress: &mut Progress<impl Taken>,
 ) -> End {
     let (mut up_done, mut down_done) = (false, false);
     let mut deadline = Deadline::new();
     poll_fn(|context| {
         if !up_done && let Poll::Ready(result) = up.as_mut().poll(context) {
-            match result {
-                Ok(()) => up_done = true,
-                Err(Failure::Sender) => return Poll::Ready(End::ClientBroke),
-                Err(Failure::Truncated) => return Poll::Ready(End::ClientCut),
-                Err(Failure::Receiver) => return Poll::Ready(End::UpstreamBroke),
-                Err(Failure::Rejected) => return Poll::Ready(End::Rejected),
+            up_done = true;
+            if let Some(end) = ended(result, Party::Client, carried) {
+                return Poll::Ready(end);
             }
-            first.set(first.get().or(Some(Party::Client)));
         }
         if !down_done && let Poll::Ready(result) = down.as_mut().poll(context) {
-            match result {
-                Ok(()) => down_done = true,
-                Err(Failure::Sender) => return Poll::Ready(End::UpstreamBroke),
-                Err(Failure::Truncated) => return Poll::Ready(End::UpstreamCut),
-                Err(Failure::Receiver) => return Poll::Ready(End::ClientBroke),
-                Err(Failure::Rejected) => return Poll::Ready(End::Rejected),
+            down_done = true;
+            if let Some(end) = ended(result, Party::Upstream, carried) {
+                return Poll::Ready(end);
             }
-            first.set(first.get().or(Some(Party::Upstream)));
         }
-        if up_done && down_done {
-            return Poll::Ready(End::Finished);
+        // What its sender still says to a side that is gone does not matter.
+        let lost = carried.lost.get();
+        let is_over = (up_done || lost == Some(Party::Upstream)) && (down_done || lost == Some(Party::Client));
+        if is_over {
+            return Poll::Ready(lost.map_or(End::Finished, broke));
         }
+        let idle = if lost == Some(Party::Client) { bounds.idle.min(bounds.broken_client) } else { bounds.idle };
         // What moved since the timer was armed moves the deadline: ask again until it lies ahead.
         loop {
-            let idle_at = moved.get() + bounds.idle;
+            let idle_at = (moved.get() + idle).min(progress.look_at(idle));
             let at = bounds.until.map_or(idle_at, |until| until.min(idle_at));
             ready!(deadline.poll_elapsed(at, context));
             if bounds.until.is_some_and(|until| coarse() >= until) {
                 return Poll::Ready(End::Expired);
             }
-            if moved.get() + bounds.idle <= at {
-                return Poll::Ready(End::Idle);
+            if progress.look(idle) {
+                moved.set(moved.get().max(coarse()));
+            }
+            if moved.get() + idle <= coarse() {
+                return Poll::Ready(lost.map_or(End::Idle, broke));
             }
         }
     })
     .await
+}
+
+/// How a tunnel ends of which one side's connection broke.
+fn broke(party: Party) -> End {
+    match party {
+        Party::Client => End::ClientBroke,
+        Party::Upstream => End::UpstreamBroke,
+    }
+}
+
+/// How the tunnel ends with a direction that ended like this; none if the other one goes on.
+fn ended(result: Result<(), Failure>, sender: Party, carried: &Carried) -> Option<End> {
+    let receiver = sender.other();
+    match result {
+        Ok(()) => carried.ends(sender),
+        Err(Failure::Receiver) => carried.lose(receiver),
+        Err(Failure::Rejected) => return Some(End::Rejected),
+        Err(Failure::Sender) => {
+            carried.ends(sender);
+            return Some(broke(sender));
+        }
+        Err(Failure::Truncated) => {
+            carried.ends(sender);
+            return Some(if sender == Party::Client { End::ClientCut } else { End::UpstreamCut });
+        }
+    }
+    None
 }
 
 /// Why a direction broke.
@@ -227,25 +307,10 @@ pub(crate) enum Failure {
 }
 
 /// Ends our direction towards a receiver whose sender has finished. The second of both is followed by the close, which is an end as well.
-pub(crate) async fn finish(to: &mut impl Sink, ended_first: &Cell<Option<Party>>) {
-    to.finish(ended_first.get().is_some()).await;
-}
-
-/// Lets arrive what was sent and then resets, so that what was cut cannot look whole and nothing that came before is lost.
-pub(crate) async fn cut(transport: &Transport) {
-    arrived(|| !transport.stream().has_unsent()).await;
-    transport.reset_on_close();
-}
-
-/// Waits until what was sent before a cut has gone on, but not for a side that takes nothing.
-pub(crate) async fn arrived(has_gone_on: impl Fn() -> bool) {
-    /// How long the other side may take to receive the rest.
-    const PATIENCE: Duration = Duration::from_secs(2);
-    const POLL: Duration = Duration::from_millis(5);
-    let until = coarse() + PATIENCE;
-    while !has_gone_on() && coarse() < until {
-        tokio::time::sleep(POLL).await;
-    }
+pub(crate) async fn finish(to: &mut impl Sink, carried: &Carried, sender: Party) {
+    carried.ends(sender);
+    to.finish(carried.is_half_done.get()).await;
+    carried.is_half_done.set(true);
 }
 
 /// Why the direction to the upstream does not read from the client.
@@ -273,12 +338,12 @@ impl Watch<'_> {
         client.gone(true).await;
         let mut deadline = Deadline::new();
         loop {
-            let (_, taken) = self.upstream.traffic();
+            let taken = self.upstream.taken();
             // What must not go on yet cannot be taken.
             let rest = self.intake.rests_until.get().saturating_sub(precise());
             // What it has sent may still be wanted by an upstream that is slow.
             let broke_off = deadline.within(rest.saturating_add(wait), client.gone(false)).await.is_ok();
-            if broke_off || self.upstream.traffic().1 == taken {
+            if broke_off || self.upstream.taken() == taken {
                 return;
             }
         }
@@ -396,17 +461,35 @@ impl Motion<'_> {
 
 /// One direction of a tunnel.
 struct Direction<'a, F, T> {
+    sender: Party,
     from: F,
     to: T,
     motion: Motion<'a>,
-    ended_first: &'a Cell<Option<Party>>,
+    carried: &'a Carried,
     /// Of the direction to the client.
     watch: Option<Watch<'a>>,
 }
 
 impl<F: Source, T: Sink> Direction<'_, F, T> {
-    /// Until the sender finishes; then the receiver's side is finished too.
+    /// Until the sender finishes; then the receiver's side is finished too. Where that is gone, what the sender says is dropped until it has said all.
     async fn copy(mut self, first: Chunk) -> Result<(), Failure> {
+        let copied = self.copy_to_end(first).await;
+        if matches!(copied, Err(Failure::Receiver)) {
+            self.carried.lose(self.sender.other());
+            self.motion.seen();
+            let mut dropped = 0;
+            while dropped < MOST_DROPPED {
+                match self.from.recv().await {
+                    Ok(chunk) if !chunk.is_empty() => dropped += chunk.len(),
+                    _ => return copied,
+                }
+            }
+            std::future::pending::<()>().await;
+        }
+        copied
+    }
+
+    async fn copy_to_end(&mut self, first: Chunk) -> Result<(), Failure> {
         let is_plain = self.from.plain().is_some() && self.to.plain().is_some();
         let can_splice = is_plain && self.motion.throttle.is_none();
         let mut chunk = first;
@@ -430,7 +513,7 @@ impl<F: Source, T: Sink> Direction<'_, F, T> {
         if !self.from.ended_orderly() {
             return Err(Failure::Truncated);
         }
-        finish(&mut self.to, self.ended_first).await;
+        finish(&mut self.to, self.carried, self.sender).await;
         Ok(())
     }
 

@@ -23,11 +23,12 @@ use transport::Transport;
 
 use crate::certificates::TlsFront;
 use crate::connection::{Conn, denied};
+use crate::delivery::{Terms as Delivery, cut, turn_away};
 use crate::generation::Generation;
 use crate::onward::{is_where_it_came, unfit_servers};
 use crate::passport::{self, Rejected};
-use crate::policies::{List, Terms};
-use crate::pump::{self, End, Party, cut};
+use crate::policies::{List, Terms, Throttles};
+use crate::pump::{self, BROKEN_CLIENT_WAIT, End, Party};
 use crate::tunnel_routes::TunnelRoutes;
 use crate::upstream::{ConnectError, Full, Group, NoServer, Places, Taken, Target, Wish, connect, connect_to};
 use crate::worker::Worker;
@@ -95,7 +96,7 @@ pub async fn serve(
     if let Err(denial) = asked {
         state.policy = Some(denial.policy);
         state.report_end("portunus", denial.reason);
-        Box::pin(cut(&state.client)).await;
+        Box::pin(turn_away(&state.client)).await;
         return state.unreported_traffic();
     }
     let group = Arc::clone(&state.route.group);
@@ -108,7 +109,7 @@ pub async fn serve(
         Ok(in_flight) => in_flight,
         Err(full) => {
             state.report_end("portunus", full.reason());
-            Box::pin(cut(&state.client)).await;
+            Box::pin(turn_away(&state.client)).await;
             return state.unreported_traffic();
         }
     };
@@ -119,18 +120,22 @@ pub async fn serve(
                 worker.reported.once(&conn.listener.name, rejected.reason(), conn.client);
             }
             state.report_end("portunus", error.reason());
-            Box::pin(cut(&state.client)).await;
+            Box::pin(turn_away(&state.client)).await;
             return state.unreported_traffic();
         }
     };
-    // The end of a client may be all that it has to say, and the upstream slow to take the rest.
-    let bounds = pump::Bounds { idle, until, finished_client: None, throttles: &terms.throttles };
+    let bounds = bounds(idle, until, &terms.throttles);
     let end = carry(&state, first, &upstream, bounds).await;
     terms.throttles.report(&worker.report);
     state.throttled = terms.throttles.waited();
     drop((taken, in_flight, terms));
-    Box::pin(finish(&state, end, upstream)).await;
+    Box::pin(finish(&state, end, upstream, Delivery::of_idle(idle, until))).await;
     state.unreported_traffic()
+}
+
+/// The end of a client may be all that it has to say, and the upstream slow to take the rest.
+fn bounds(idle: Duration, until: Option<Duration>, throttles: &Throttles) -> pump::Bounds<'_> {
+    pump::Bounds { idle, until, finished_client: None, broken_client: BROKEN_CLIENT_WAIT, throttles }
 }
 
 /// Carries bytes until the tunnel ends, and tells now and then how many.
@@ -218,7 +223,7 @@ fn leads_back(server: &ServerAddress, state: &TunnelState<'_>) -> bool {
 }
 
 /// Ends both sides as the tunnel ended, and tells of it. A side that was cut is never shown an orderly end.
-async fn finish(state: &TunnelState<'_>, end: End, upstream: Transport) {
+async fn finish(state: &TunnelState<'_>, end: End, upstream: Transport, delivery: Delivery) {
     let first = match state.carried.ended_first.get() {
         Some(Party::Client) => "client",
         Some(Party::Upstream) => "upstream",
@@ -240,7 +245,8 @@ async fn finish(state: &TunnelState<'_>, end: End, upstream: Transport) {
             state.client.reset_on_close();
             upstream.reset_on_close();
         }
-        End::ClientCut | End::ClientBroke | End::Rejected => cut(&upstream).await,
-        End::UpstreamCut | End::UpstreamBroke => cut(&state.client).await,
+        End::ClientCut => cut(&upstream, delivery).await,
+        End::ClientBroke | End::Rejected => cut(&upstream, delivery.at_most(BROKEN_CLIENT_WAIT)).await,
+        End::UpstreamCut | End::UpstreamBroke => cut(&state.client, delivery).await,
     }
 }

@@ -9,19 +9,21 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
+use net::Chunk;
 use net::clock::coarse;
-use net::{Chunk, Deadline};
 use tokio::sync::Notify;
 use transport::Transport;
 use wire::websocket::{ClientMessages, FrameError, Opcode, ServerFrames, Whole, write_frame};
 
+use crate::delivery::{Progress, Taken, while_taken};
 use crate::guard::{Answer, Lease, Messages};
 use crate::message::context::Context;
 use crate::message::contract_note::ContractNote;
 use crate::policies::Throttles;
-use crate::pump::{self, Bounds, Carried, End, Failure, Intake, Motion, Sink, Source, Watch, watching};
+use crate::pump::{self, Bounds, Carried, End, Failure, Intake, Motion, Party, Sink, Source, Watch, watching};
 
-/// How long the upstream may take to end the message that it is sending, once the connection is to close.
+/// Once the connection is to close, how long the client may take nothing of the message that the upstream is sending, and the upstream nothing of what
+/// waits for it.
 const CLOSE_WAIT: Duration = Duration::from_secs(2);
 
 /// Responses of our own that wait for a client to read them, bytes; beyond that it is not read either.
@@ -43,8 +45,10 @@ pub async fn run(
 ) -> End {
     let (from_client, to_client) = client;
     let moved = Cell::new(coarse());
+    let taken = to_client.taken();
     let socket = Socket {
         upstream,
+        client: &taken,
         carried,
         throttles: bounds.throttles,
         moved: &moved,
@@ -59,13 +63,14 @@ pub async fn run(
         intake: Intake::default(),
         finished_client: bounds.finished_client,
     };
-    let up = pin!(socket.up(from_client, client_first));
-    let down = pin!(socket.down(to_client, upstream_first));
-    pump::drive(up, down, bounds, &moved, &carried.ended_first).await
+    let mut progress = Progress::new((upstream, to_client.taken()));
+    let directions = (pin!(socket.up(from_client, client_first)), pin!(socket.down(to_client, upstream_first)));
+    pump::drive(directions, bounds, &moved, carried, &mut progress).await
 }
 
-struct Socket<'a> {
+struct Socket<'a, T> {
     upstream: &'a Transport,
+    client: &'a T,
     carried: &'a Carried,
     throttles: &'a Throttles,
     moved: &'a Cell<Duration>,
@@ -84,7 +89,7 @@ struct Socket<'a> {
     finished_client: Option<Duration>,
 }
 
-impl Socket<'_> {
+impl<T: Taken> Socket<'_, T> {
     /// From the client.
     async fn up(&self, mut client: impl Source, first: Chunk) -> Result<(), Failure> {
         let mut frames = ClientMessages::new(self.messages.max_bytes());
@@ -131,7 +136,7 @@ impl Socket<'_> {
             return Err(Failure::Truncated);
         }
         let mut upstream = self.upstream;
-        pump::finish(&mut upstream, &self.carried.ended_first).await;
+        pump::finish(&mut upstream, self.carried, Party::Client).await;
         Ok(())
     }
 
@@ -182,8 +187,8 @@ impl Socket<'_> {
         let mut frame = Vec::new();
         // Only whole messages went there, so it may stand here. What a mask protects is a cache between browser and server.
         write_frame(Opcode::Close, Some([0; 4]), &PROTOCOL_ERROR.to_be_bytes(), &mut frame);
-        let _ = Deadline::new().within(CLOSE_WAIT, self.closed.notified()).await;
-        let _ = Deadline::new().within(CLOSE_WAIT, self.upstream.send(&frame)).await;
+        let _ = while_taken(self.closed.notified(), self.client, CLOSE_WAIT).await;
+        let _ = while_taken(self.upstream.send(&frame), &self.upstream, CLOSE_WAIT).await;
         Err(Failure::Rejected)
     }
 
@@ -218,7 +223,7 @@ impl Socket<'_> {
         if !self.upstream.ended_orderly() {
             return Err(Failure::Truncated);
         }
-        pump::finish(&mut client, &self.carried.ended_first).await;
+        pump::finish(&mut client, self.carried, Party::Upstream).await;
         Ok(())
     }
 

@@ -193,6 +193,11 @@ impl Transport {
         }
     }
 
+    /// How slowly the peer may take what is sent, if that is bounded.
+    pub fn write_pace(&self) -> Option<Pace> {
+        self.pace.get()
+    }
+
     /// As [`Transport::pace_writes`], where it must not become stricter for others who write.
     pub fn loosen_writes(&self, pace: Pace) {
         let looser = self
@@ -384,6 +389,12 @@ impl Transport {
     /// Bytes received from and sent to the socket so far.
     pub fn traffic(&self) -> (u64, u64) {
         (self.received.get(), self.sent.get())
+    }
+
+    /// A count that changes whenever the peer (over TCP) or its program (on Unix sockets) receives something of what was sent.
+    pub fn taken(&self) -> u64 {
+        // On Unix sockets the kernel counts its own bookkeeping among what waits.
+        self.sent.get().wrapping_sub(self.stream.unsent_bytes())
     }
 
     /// Whether an idle connection has bytes, an end or an error waiting.

@@ -114,9 +114,9 @@ const CLIENTS_HTTP_1: &[FixedBound] = &[
     bound(
         "proxy/src/http/h1.rs",
         "LINGER",
-        "Time to read the last response before the connection is closed",
+        "Time to end a connection whose client has the last response, or was rejected",
         "2s",
-        "A reset would discard what the client has not read yet.",
+        "A reset would discard what the client has not read yet. A response that is still on its way is waited for under `client_idle_timeout` and `min_body_rate`.",
     ),
     bound(
         "proxy/src/http/h1.rs",
@@ -385,11 +385,25 @@ const TUNNELS: &[FixedBound] = &[
         "The most that waits in one direction otherwise; also the largest header.",
     ),
     bound(
-        "proxy/src/pump.rs",
+        "proxy/src/delivery.rs",
         "PATIENCE",
-        "Time to receive the rest of a tunnel that was cut",
+        "Time for a client whose tunnel is rejected to receive what was sent",
         "2s",
-        "What was sent before arrives, and then a reset.",
+        "Then the connection is reset. Other ends of a tunnel wait until what was sent has arrived, under its idle timeout and lifetime.",
+    ),
+    bound(
+        "proxy/src/pump.rs",
+        "BROKEN_CLIENT_WAIT",
+        "Time for which a server may take nothing of what a client sent before its connection was reset",
+        "2s",
+        "Nobody waits for it any more.",
+    ),
+    bound(
+        "proxy/src/pump.rs",
+        "MOST_DROPPED",
+        "Bytes read and discarded of a side of a tunnel whose other side is gone",
+        "1MiB",
+        "It may read nothing while it cannot write.",
     ),
     bound(
         "proxy/src/http/upgraded.rs",

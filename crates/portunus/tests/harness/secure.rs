@@ -1,4 +1,4 @@
-//! A blocking TLS client for the black-box tests, over the house's own TLS.
+//! A blocking TLS client and server for the black-box tests, over the house's own TLS.
 //!
 //! Owns one connection. Checks nothing but the server's certificate.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
@@ -6,8 +6,15 @@
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
-use tls::{Connector, Handshake, ProtocolVersion, ServerName, Session};
+use keystore::{Location, Store};
+use tls::{
+    Acceptor, Alert, Choice, Chooser, Connector, Handshake, Policy, ProtocolVersion, ServerName, Session, TicketKeys,
+};
+
+use wire::client_hello::ClientHello;
 
 use super::connect;
 
@@ -17,6 +24,26 @@ pub struct Secure {
     session: Session,
     input: Vec<u8>,
     output: Vec<u8>,
+}
+
+/// Always the same certificate.
+struct Fixed(Arc<tls::Identity>);
+
+impl Chooser for Fixed {
+    fn choose(&self, _hello: &ClientHello<'_>) -> Result<Choice, Alert> {
+        Ok(Choice {
+            identity: Arc::clone(&self.0),
+            policy: Policy::Intermediate,
+            min_version: ProtocolVersion::Tls12,
+            alpn: Arc::new([]),
+            client_auth: None,
+            context: [7; 32],
+        })
+    }
+
+    fn asks_for_certificates(&self) -> bool {
+        false
+    }
 }
 
 impl Secure {
@@ -30,7 +57,18 @@ impl Secure {
         let roots = keystore::trust::certificates(&dir.join("ca.pem")).unwrap();
         let alpn = [alpn.as_bytes().to_vec()];
         let connector = Connector::new(&roots, true, None, &alpn, ProtocolVersion::Tls12).unwrap();
-        let session = Session::client(&connector, &ServerName::Dns(name.to_owned())).unwrap();
+        Secure::begin(stream, Session::client(&connector, &ServerName::Dns(name.to_owned())).unwrap())
+    }
+
+    /// The server of a connection that was accepted, with a certificate of `certs` in `dir`.
+    pub fn accept(stream: TcpStream, dir: &Path) -> Secure {
+        let certificates = Store::load(&Location::PemFolder(dir.join("certs")), None, None).unwrap();
+        let acceptor = Acceptor::new(Arc::new(TicketKeys::new(Duration::from_secs(3600)))).unwrap();
+        let chooser = Fixed(Arc::clone(&certificates.entries[0].identity));
+        Secure::begin(stream, Session::server(&acceptor, Arc::new(chooser)).unwrap())
+    }
+
+    fn begin(stream: TcpStream, session: Session) -> Secure {
         let mut secure = Secure { stream, session, input: Vec::new(), output: Vec::new() };
         loop {
             let mut input = &secure.input[..];

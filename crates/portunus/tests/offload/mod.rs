@@ -10,4 +10,5 @@ mod policies;
 mod proxy_in;
 mod proxy_out;
 mod site;
+mod slow_readers;
 mod tunnels;

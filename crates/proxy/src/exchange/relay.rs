@@ -423,10 +423,14 @@ pub async fn download(
         } else {
             at_hand(body.next()).await
         };
-        let next = next.transpose().map_err(DownloadError::Upstream)?.map(|next| next.map(<[u8]>::len));
-        let count = match next {
-            Some(Some(count)) => count,
-            Some(None) => break,
+        let count = match next.map(|next| next.map(|next| next.map(<[u8]>::len))) {
+            Some(Ok(Some(count))) => count,
+            Some(Ok(None)) => break,
+            Some(Err(error)) => {
+                // What came before is the client's.
+                send_joined(sink, &mut joined, sent).await?;
+                return Err(DownloadError::Upstream(error));
+            }
             None => {
                 send_joined(sink, &mut joined, sent).await?;
                 flow.moved();

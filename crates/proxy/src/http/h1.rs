@@ -22,6 +22,7 @@ use wire::http::http1::{Parsed, parse_request, write_field, write_status_line};
 use wire::http::{BodyFraming, Fields, HeadLimits, Method, RequestHead, ResponseHead, Version};
 
 use crate::connection::{Conn, ended_before};
+use crate::delivery::{Terms, cut, delivered};
 use crate::exchange::{self, Exchange};
 use crate::http::h2;
 use crate::http::upgraded::{Ending, carry};
@@ -35,7 +36,6 @@ use crate::message::scratch::{self, Parts};
 use crate::message::sides::ResponseSink;
 use crate::policies::Throttles;
 use crate::policies::cors::Decoration;
-use crate::pump::cut;
 use crate::responses::ErrorPages;
 use crate::worker::Worker;
 
@@ -57,6 +57,10 @@ enum Next {
     Close,
     /// As `Close`, and nothing the client sent is unread: the connection may close at once.
     Done,
+    /// As `Close`, of a client that was rejected: what it has not read soon is lost to it.
+    TurnAway,
+    /// What was sent is not whole: it arrives, and then a reset.
+    Cut,
     /// The client's side is broken or must be.
     Abandon,
 }
@@ -95,9 +99,19 @@ pub async fn serve(transport: &Transport, mut input: Chunk, conn: &Conn, worker:
     match next {
         Next::Abandon => transport.reset_on_close(),
         Next::Done if transport.has_said_all() && !transport.has_unread() => {}
-        Next::Done | Next::Rest | Next::Close => Box::pin(linger(transport)).await,
+        Next::TurnAway => Box::pin(linger(transport, None)).await,
+        Next::Done | Next::Rest | Next::Close => Box::pin(linger(transport, Some(pace(transport, conn, worker)))).await,
+        Next::Cut => {
+            let pace = pace(transport, conn, worker);
+            Box::pin(cut(transport, Terms { pace, until: None, most_dropped: LINGER_BYTES })).await;
+        }
     }
     None
+}
+
+/// How slowly a client may take the rest of what was sent to it.
+fn pace(transport: &Transport, conn: &Conn, worker: &Worker) -> Pace {
+    transport.write_pace().unwrap_or_else(|| worker.pin().config.limits_at(&conn.listener.name).pace())
 }
 
 /// Whether the client speaks HTTP/2; none if it says too little to tell.
@@ -187,7 +201,7 @@ async fn message(transport: &Transport, input: &mut Chunk, conn: &Conn, worker: 
             let request = &open.parts.request;
             let pages = generation.responses.error_pages(None, &conn.listener.name, request);
             reject_head(transport, &rejection, request, pages.map(Arc::as_ref), &mut open.ledger).await;
-            Next::Close
+            Next::TurnAway
         }
         Err(None) => {
             open.ledger.blame(Reason::RequestHeaderTruncated);
@@ -266,6 +280,7 @@ async fn serve_message(
     let keep = sink.keep;
     drop(sink);
     match outcome {
+        Err(Aborted) if ledger.is_client_waiting() => Next::Cut,
         Err(Aborted) => Next::Abandon,
         Ok(Some(upgraded)) => {
             drop(body);
@@ -274,13 +289,15 @@ async fn serve_message(
             transport.pace_writes(None);
             match Box::pin(carry(context, (transport, transport), first, upgraded, ledger)).await {
                 Ending::Orderly => Next::Close,
-                Ending::Cut => {
-                    Box::pin(cut(transport)).await;
-                    Next::Abandon
+                Ending::Late => Next::TurnAway,
+                Ending::Cut(idle) => {
+                    transport.pace_writes(Some(Pace { idle, min_rate: 0 }));
+                    Next::Cut
                 }
             }
         }
         Ok(None) if !keep && body.is_done() && !body.has_input() => Next::Done,
+        Ok(None) if !keep && ledger.reason().is_some() && !ledger.is_client_waiting() => Next::TurnAway,
         Ok(None) if !keep => Next::Close,
         Ok(None) if drain_body(&mut body, limits, &mut timers.upload).await => Next::Rest,
         Ok(None) => Next::Close,
@@ -334,8 +351,14 @@ async fn reject_head(
     recycle(out);
 }
 
-/// Ends our side and reads on for a moment: closing on unread bytes would reset the connection and take the response with it.
-pub(super) async fn linger(transport: &Transport) {
+/// Ends our side and reads on: closing on unread bytes would reset the connection and take the response with it. A client that takes it at this `pace`
+/// is waited for until it has all of it; without one, nobody is for longer than a moment.
+pub(super) async fn linger(transport: &Transport, pace: Option<Pace>) {
+    if let Some(pace) = pace {
+        transport.pace_writes(Some(pace));
+        transport.finish().await;
+        delivered(transport, Terms { pace, until: None, most_dropped: LINGER_BYTES }).await;
+    }
     let lingering = async {
         transport.finish().await;
         let mut dropped = 0;

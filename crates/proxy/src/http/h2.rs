@@ -17,6 +17,7 @@ use h2::{Reason as ErrorCode, RecvStream};
 use http::Request;
 use net::clock::coarse;
 use net::in_place;
+use net::pace::Pace;
 use net::{Chunk, Deadline};
 use reason::Reason;
 use transport::Transport;
@@ -37,7 +38,7 @@ use crate::message::h2::{H2Answer, H2Body, Sending, read_request};
 use crate::message::ledger::{Ledger, OpenRequest};
 use crate::message::received::is_malformed;
 use crate::message::scratch;
-use crate::message::sides::{MessageBody, ResponseSink};
+use crate::message::sides::{MessageBody, ResponseSink, TunnelSink};
 use crate::worker::Worker;
 
 /// What a client of HTTP/2 says first (RFC 9113 §3.4).
@@ -82,11 +83,10 @@ pub async fn serve(transport: Rc<Transport>, input: Chunk, conn: Rc<Conn>, worke
     let opening = deadline.within(limits.handshake_timeout, opening);
     let Ok(Ok(mut connection)) = opening.await.inspect_err(|_| is_late = true) else {
         h1::record_silence(&conn, &worker, why_unopened(&noticed, is_late));
-        return close(&sending).await;
+        return close(&sending, None).await;
     };
     let mut stage = pin!(worker.shutdown.notified());
-    let mut leaving = None;
-    let mut accepted = 0;
+    let (mut leaving, mut accepted) = (None, 0);
     let mut turns = Turns::default();
     let streams = Rc::new(Streams::new(&limits));
     let end = loop {
@@ -123,9 +123,9 @@ pub async fn serve(transport: Rc<Transport>, input: Chunk, conn: Rc<Conn>, worke
                 give_up(&mut connection, ErrorCode::ENHANCE_YOUR_CALM, &mut deadline, &limits).await;
                 break noticed.floods.why();
             }
-            // Quiet connections with streams on them are waiting for an upstream.
+            // Quiet connections with streams on them are waiting for an upstream, or for a client that takes the last responses: how slowly, the socket knows.
             Ok(Turn::Idle) => {}
-            Err(_) if streams.running.count() > 0 => {}
+            Err(_) if streams.running.count() > 0 || !sending.outbox.is_empty() => {}
             Err(_) => {
                 // A client that does not answer the farewell either is gone, or wants its place held for nothing.
                 if let Some(why) = leaving {
@@ -137,11 +137,12 @@ pub async fn serve(transport: Rc<Transport>, input: Chunk, conn: Rc<Conn>, worke
             }
         }
     };
-    if accepted == 0 || noticed.floods.is_flooded() {
+    drop(connection);
+    let is_flooded = noticed.floods.is_flooded();
+    if accepted == 0 || is_flooded {
         h1::record_silence(&conn, &worker, end);
     }
-    drop(connection);
-    close(&sending).await;
+    close(&sending, Some(limits.pace()).filter(|_| !is_flooded)).await;
 }
 
 /// Why there is no HTTP/2 on a connection. Browsers open spare ones and close them unused.
@@ -154,14 +155,14 @@ fn why_unopened(noticed: &Noticed, is_late: bool) -> Reason {
     }
 }
 
-/// Closes the connection under the streams.
-async fn close(sending: &Sending) {
+/// Closes the connection under the streams, once its client has what was sent, at this pace.
+async fn close(sending: &Sending, pace: Option<Pace>) {
     if sending.outbox.has_timed_out() {
         // What the kernel still holds for the client would be held on.
         return sending.transport.reset_on_close();
     }
     // What the client has sent meanwhile would reset the connection and take the farewell with it.
-    Box::pin(h1::linger(&sending.transport)).await;
+    Box::pin(h1::linger(&sending.transport, pace)).await;
 }
 
 /// Tells one turn of a connection from the next: it ends where the connection has nothing more to do, or leaves it to later.
@@ -393,7 +394,11 @@ async fn stream(
         _ => noticed.floods.answered(),
     }
     let most = Some(limits.max_drain_bytes).filter(|_| !open.parts.request.is_extended_connect());
+    let is_client_waiting = open.ledger.is_client_waiting();
     open.end();
+    if outcome == Err(ErrorCode::INTERNAL_ERROR) && is_client_waiting {
+        sink.delivered().await;
+    }
     end(outcome, (&mut body, &mut sink), most, &mut parts.timers.upload).await;
     scratch::give(parts);
 }

@@ -33,7 +33,7 @@ use crate::message::ledger::OpenRequest;
 use crate::message::received::is_malformed;
 use crate::message::rejection::Rejection;
 use crate::message::scratch::{self, Timers};
-use crate::message::sides::ResponseSink;
+use crate::message::sides::{ResponseSink, TunnelSink};
 use crate::worker::Worker;
 
 /// Between saying that we are about to leave and saying which requests are the last; and how long a client without requests may then take to close.
@@ -393,8 +393,12 @@ async fn request(
         _ => shared.floods.answered(),
     }
     shared.check_floods();
-    end(outcome, &mut body, &mut sink);
+    let is_client_waiting = open.ledger.is_client_waiting();
     open.end();
+    if outcome == Err(Code::INTERNAL_ERROR) && is_client_waiting {
+        sink.delivered().await;
+    }
+    end(outcome, &mut body, &mut sink);
     scratch::give(parts);
 }
 

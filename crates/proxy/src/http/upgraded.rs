@@ -13,11 +13,12 @@ use transport::Broken;
 
 use contract::validate::code;
 
+use crate::delivery::{StreamTaken, Terms, cut, while_taken};
 use crate::exchange::upstream_h1::Upgraded;
 use crate::message::context::Context;
 use crate::message::ledger::Ledger;
 use crate::message::sides::{TunnelBody, TunnelSink};
-use crate::pump::{self, Bounds, Carried, End, Sink, Source, arrived, cut};
+use crate::pump::{self, BROKEN_CLIENT_WAIT, Bounds, Carried, End, Sink, Source};
 use crate::websocket;
 
 /// Once the client has finished sending, how long its upstream may take nothing of what waits for it.
@@ -28,8 +29,10 @@ const FINISHED_CLIENT_WAIT: Duration = Duration::from_secs(10);
 pub enum Ending {
     /// With an end of our own.
     Orderly,
-    /// As something that was cut.
-    Cut,
+    /// With an end of our own, for which nobody waits: nothing moved for too long, or the client was rejected.
+    Late,
+    /// As something that was cut, once the client has what was sent, of which it must take something within this time, over and over.
+    Cut(Duration),
 }
 
 /// How long nothing may move.
@@ -51,10 +54,12 @@ pub async fn carry(
     let upstream = (&transport, upstream_first);
     let serves_half_closed = context.conn.listener.options.half_close == HalfClose::Serve;
     let throttles = ledger.throttles.clone();
+    let idle = idle_timeout(context, ledger);
     let bounds = Bounds {
-        idle: idle_timeout(context, ledger),
+        idle,
         until: None,
         finished_client: (!serves_half_closed).then_some(FINISHED_CLIENT_WAIT),
+        broken_client: BROKEN_CLIENT_WAIT,
         throttles: &throttles,
     };
     let end = match &messages {
@@ -71,25 +76,25 @@ pub async fn carry(
         End::Finished | End::Expired => Ending::Orderly,
         // A client that leaves without close_notify has left all the same.
         End::ClientCut => {
-            cut(&transport).await;
+            cut(&transport, Terms::of_idle(idle, None)).await;
             Ending::Orderly
         }
         End::Rejected => {
             ledger.blame_on(Side::Client, Reason::of_code(code::WEBSOCKET_MESSAGE));
-            Ending::Orderly
+            Ending::Late
         }
         End::Idle => {
             ledger.blame(Reason::TunnelIdle);
-            Ending::Orderly
+            Ending::Late
         }
         End::ClientBroke => {
             ledger.blame(Reason::TunnelClientReset);
-            cut(&transport).await;
-            Ending::Cut
+            cut(&transport, Terms::of_idle(BROKEN_CLIENT_WAIT, None)).await;
+            Ending::Cut(BROKEN_CLIENT_WAIT)
         }
         End::UpstreamBroke | End::UpstreamCut => {
             ledger.blame(Reason::TunnelUpstreamReset);
-            Ending::Cut
+            Ending::Cut(idle)
         }
     }
 }
@@ -112,11 +117,10 @@ pub async fn carry_stream(
     answer.begin_tunnel(idle_timeout(context, ledger));
     let client = (FromStream { body }, ToStream { answer: &mut *answer });
     match carry(context, client, Chunk::empty(), upgraded, ledger).await {
-        Ending::Orderly => answer.end(None).await.map_err(|_| StreamCut),
-        Ending::Cut => {
-            // The connection's own task writes what there is.
-            tokio::task::yield_now().await;
-            arrived(|| answer.has_gone_on()).await;
+        Ending::Orderly | Ending::Late => answer.end(None).await.map_err(|_| StreamCut),
+        Ending::Cut(idle) => {
+            let taken = answer.taken();
+            let _ = while_taken(answer.delivered(), &taken, idle).await;
             Err(StreamCut)
         }
     }
@@ -157,6 +161,12 @@ struct ToStream<'s, A> {
 }
 
 impl<A: TunnelSink> Sink for ToStream<'_, A> {
+    type Taken = StreamTaken;
+
+    fn taken(&self) -> StreamTaken {
+        self.answer.taken()
+    }
+
     async fn send(&mut self, bytes: &[u8]) -> Result<(), Broken> {
         self.answer.piece_now(bytes).await
     }

@@ -1,8 +1,9 @@
 //! HTTP/2 messages to ours and back (RFC 9113 §8).
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -21,6 +22,7 @@ use transport::{Broken, Transport};
 use wire::http::hpack::PATH_FILLER;
 use wire::http::{BodyFraming, Fields, HeadError, RequestHead, ResponseHead, Version};
 
+use crate::delivery::{StreamTaken, marker};
 use crate::http2::frames::Noticed;
 use crate::http2::outbox::Outbox;
 use crate::message::body::BodyError;
@@ -247,18 +249,18 @@ impl H2Answer {
     /// Sends one piece as the client's window and the connection's queue allow; with `is_last`, its end ends the stream.
     async fn send_body(&mut self, mut piece: &[u8], is_last: bool) -> Result<(), Broken> {
         let H2Answer { stage: Stage::Body(stream), sending, on_stream, .. } = self else { return Ok(()) };
-        let watch = &mut on_stream.watch;
         let ended = |error| sending.ended(error);
         while !piece.is_empty() {
             stream.reserve_capacity(piece.len());
-            let window =
-                poll_fn(|context| poll_window(stream, watch, &sending.outbox, context)).await.map_err(ended)?;
+            let window = poll_fn(|context| poll_window(stream, &mut on_stream.watch, &sending.outbox, context))
+                .await
+                .map_err(ended)?;
             let (now, later) = piece.split_at(window.min(piece.len()));
             // Copied only now, so that a stream without a window has nothing in hand but what was received for it.
             sending.outbox.hand_over(now.len()).await.map_err(|_| ended(io::ErrorKind::BrokenPipe.into()))?;
             let sent = stream.send_data(Bytes::copy_from_slice(now), is_last && later.is_empty());
             sent.map_err(|error| ended(io::Error::new(io::ErrorKind::BrokenPipe, error)))?;
-            watch.moved(now.len());
+            on_stream.took(now.len());
             piece = later;
         }
         Ok(())
@@ -344,9 +346,23 @@ impl TunnelSink for H2Answer {
         self.on_stream.begin_tunnel(idle);
     }
 
-    /// That of all streams of its connection.
-    fn has_gone_on(&self) -> bool {
-        self.sending.outbox.is_empty()
+    fn taken(&self) -> StreamTaken {
+        StreamTaken { given: self.on_stream.given(), socket: Some(Rc::clone(&self.sending.transport)) }
+    }
+
+    /// Onto the socket, behind which the reset goes.
+    async fn delivered(&mut self) {
+        let Stage::Body(stream) = &mut self.stage else { return };
+        // The library lets go of it once all that came before it is written.
+        let (empty, mut written) = marker([]);
+        if stream.send_data(empty, false).is_err() {
+            return;
+        }
+        poll_fn(|context| match Pin::new(&mut written).poll(context) {
+            Poll::Ready(_) => Poll::Ready(()),
+            Poll::Pending => self.poll_gone(context).map(drop),
+        })
+        .await;
     }
 }
 

@@ -1,13 +1,14 @@
 //! A response as it is written on a stream of HTTP/3 (RFC 9114 §4.1): interim heads, a head, content, trailers.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use net::pace::{Pace, Watch};
+use net::pace::Pace;
 use quic::{SendStream, WriteError};
 use reason::Reason;
 use transport::{Broken, buffer, recycle};
@@ -17,6 +18,7 @@ use wire::http::http3::frame::{DATA, FrameHead, HEADERS};
 use wire::http::qpack::{begin_section, write_field, write_status};
 use wire::http::{BodyFraming, Fields, RequestHead, ResponseHead};
 
+use crate::delivery::{StreamTaken, marker};
 use crate::message::forwarding::interim_fields;
 use crate::message::h3::Shared;
 use crate::message::on_stream::OnStream;
@@ -26,6 +28,9 @@ use crate::policies::cors::Decoration;
 
 /// The most that is joined with the head of its frame, to be handed over at once.
 const MOST_JOINED: usize = 4 * 1024;
+
+/// A frame of content that has none (RFC 9114 §7.2.1): its kind and its length.
+const EMPTY_DATA: [u8; 2] = [0, 0];
 
 /// Where a response stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +54,8 @@ pub struct H3Answer {
     out: Vec<u8>,
     on_stream: OnStream,
     status: u16,
+    /// Something was given up in the middle of a frame, or is about to be written: nothing else may stand behind it.
+    is_mid_frame: bool,
 }
 
 impl H3Answer {
@@ -62,6 +69,7 @@ impl H3Answer {
             out: buffer(),
             on_stream: OnStream::new(pace),
             status: 0,
+            is_mid_frame: false,
         }
     }
 
@@ -80,16 +88,19 @@ impl H3Answer {
 
     /// Hands over the frames that wait, and behind them `piece`.
     async fn hand_over(&mut self, mut piece: &[u8]) -> Result<(), Broken> {
-        let H3Answer { stream, on_stream: OnStream { watch, .. }, out, .. } = self;
+        let H3Answer { stream, on_stream, out, .. } = self;
+        self.is_mid_frame = true;
         while !out.is_empty() {
-            let taken = poll_fn(|context| poll_write(stream, watch, out, context)).await.map_err(Broken::Socket)?;
+            let taken = poll_fn(|context| poll_write(stream, on_stream, out, context)).await.map_err(Broken::Socket)?;
             // Whoever gives up in between goes on from there.
             out.drain(..taken);
         }
         while !piece.is_empty() {
-            let taken = poll_fn(|context| poll_write(stream, watch, piece, context)).await.map_err(Broken::Socket)?;
+            let taken =
+                poll_fn(|context| poll_write(stream, on_stream, piece, context)).await.map_err(Broken::Socket)?;
             piece = piece.get(taken..).unwrap_or_default();
         }
+        self.is_mid_frame = false;
         Ok(())
     }
 
@@ -126,19 +137,19 @@ impl Drop for H3Answer {
 /// Has some bytes taken. A client that takes none for too long, or too few, is given up.
 fn poll_write(
     stream: &mut SendStream,
-    watch: &mut Watch,
+    on_stream: &mut OnStream,
     bytes: &[u8],
     context: &mut Context<'_>,
 ) -> Poll<io::Result<usize>> {
     match stream.poll_write(bytes, context) {
         Poll::Ready(Ok(taken)) => {
-            watch.moved(taken);
+            on_stream.took(taken);
             Poll::Ready(Ok(taken))
         }
         Poll::Ready(Err(WriteError::Stopped(_) | WriteError::Ended | WriteError::Lost(_))) => {
             Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()))
         }
-        Poll::Pending => watch.poll_too_slow(context).map(|()| Err(io::ErrorKind::TimedOut.into())),
+        Poll::Pending => on_stream.watch.poll_too_slow(context).map(|()| Err(io::ErrorKind::TimedOut.into())),
     }
 }
 
@@ -147,9 +158,33 @@ impl TunnelSink for H3Answer {
         self.on_stream.begin_tunnel(idle);
     }
 
-    /// What the stream has taken nobody waits for: a reset drops what of it is not sent.
-    fn has_gone_on(&self) -> bool {
-        true
+    fn taken(&self) -> StreamTaken {
+        StreamTaken { given: self.on_stream.given(), socket: None }
+    }
+
+    /// To the client, who has acknowledged it: a reset ends what was not (RFC 9000 §3.3).
+    async fn delivered(&mut self) {
+        if self.stage != Stage::Body || self.is_mid_frame {
+            return;
+        }
+        // QUIC lets go of it once it was acknowledged, with all that came before it.
+        let (mut frame, mut acknowledged) = marker(EMPTY_DATA);
+        while !frame.is_empty() {
+            let H3Answer { stream, on_stream, .. } = self;
+            let written = poll_fn(|context| match stream.poll_write_bytes(&mut frame, context) {
+                Poll::Pending => on_stream.watch.poll_too_slow(context).map(|()| false),
+                Poll::Ready(written) => Poll::Ready(written.is_ok()),
+            });
+            if !written.await {
+                return;
+            }
+        }
+        drop(frame);
+        poll_fn(|context| match Pin::new(&mut acknowledged).poll(context) {
+            Poll::Ready(_) => Poll::Ready(()),
+            Poll::Pending => self.poll_gone(context).map(drop),
+        })
+        .await;
     }
 }
 

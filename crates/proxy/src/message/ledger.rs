@@ -157,6 +157,11 @@ impl Ledger {
         self.reason
     }
 
+    /// Whether it ended badly for a reason that is not the client's: the client is there, and shall have what was sent.
+    pub fn is_client_waiting(&self) -> bool {
+        matches!(self.fault, Side::Upstream | Side::Proxy | Side::KeyServer)
+    }
+
     /// The id active.
     pub fn id(&self) -> &[u8] {
         self.given_id.as_deref().unwrap_or(&self.request_id)

@@ -1,5 +1,7 @@
 //! What a response decides alike on a stream of HTTP/2 and on one of HTTP/3: its length, its fields, its pace.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use net::pace::{Pace, Watch};
@@ -24,6 +26,8 @@ pub struct OnStream {
     decoration: Option<Box<Decoration>>,
     /// How fast the body may go.
     pub throttles: Throttles,
+    /// Counts what the client has taken of a tunnel.
+    given: Option<Rc<Cell<u64>>>,
 }
 
 impl OnStream {
@@ -37,7 +41,21 @@ impl OnStream {
             rest: None,
             decoration: None,
             throttles: Throttles::default(),
+            given: None,
         }
+    }
+
+    /// The client's window has taken so many bytes.
+    pub fn took(&mut self, bytes: usize) {
+        self.watch.moved(bytes);
+        if let Some(given) = &self.given {
+            given.set(given.get().wrapping_add(bytes as u64));
+        }
+    }
+
+    /// Counts what the client takes of a tunnel that has begun.
+    pub fn given(&self) -> Rc<Cell<u64>> {
+        self.given.clone().unwrap_or_default()
     }
 
     /// Takes from the head of the request what its response depends on.
@@ -59,6 +77,7 @@ impl OnStream {
     /// The client may rest for so long: the stream is a tunnel now.
     pub fn begin_tunnel(&mut self, idle: Duration) {
         self.watch = Watch::new(Pace { idle, min_rate: 0 });
+        self.given = Some(Rc::default());
     }
 
     /// Has the final response bear these fields, too.

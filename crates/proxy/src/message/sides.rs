@@ -14,6 +14,7 @@ use reason::Reason;
 use transport::Broken;
 use wire::http::{BodyFraming, Fields, ResponseHead};
 
+use crate::delivery::StreamTaken;
 use crate::message::body::{BodyError, BodyReader, BodyWriter};
 use crate::policies::Throttles;
 use crate::policies::cors::Decoration;
@@ -80,8 +81,12 @@ pub trait TunnelSink: ResponseSink {
     /// The client may rest for as long as its tunnel may.
     fn begin_tunnel(&mut self, idle: Duration);
 
-    /// Whether all that was handed over is written, which a reset would drop.
-    fn has_gone_on(&self) -> bool;
+    /// What tells how much the client has taken on this stream.
+    fn taken(&self) -> StreamTaken;
+
+    /// Waits until all that was handed over is with the client, or on a socket that keeps its order: a reset would drop it. Bounds are the caller's, but
+    /// for those that hold for every write to the client.
+    async fn delivered(&mut self);
 }
 
 /// The answer to a request as it is written: begin, fields, finish the head, pieces, end.

@@ -55,7 +55,7 @@ pub(super) const GRAPHQL: &[FixedBound] = &[
     bound(
         "proxy/src/websocket.rs",
         "CLOSE_WAIT",
-        "Wait for the upstream to end its message before a WebSocket is closed",
+        "Wait for the upstream to end its message before a WebSocket is closed, while the client receives nothing of it",
         "2s",
         "A Close frame stands between messages, or the connection just ends.",
     ),
