@@ -66,7 +66,7 @@ fn a_trusted_peer_is_believed_but_for_certificates() {
         ("x-forwarded-prefix", &["/told"]),
         ("x-real-ip", &["192.0.2.1"]),
         ("x-request-id", &["told-id"]),
-        ("forwarded", &["for=192.0.2.1, for=127.0.0.1;host=\"x.example:81\";proto=http"]),
+        ("forwarded", &["for=192.0.2.1, for=127.0.0.1;host=\"x.example:81\";proto=https"]),
         ("client-cert", &[]),
     ] {
         assert_eq!(seen.fields(name), expected, "{name} in {}", seen.head);
@@ -96,7 +96,7 @@ fn behind_a_balancer_the_client_is_the_client_and_nothing_forged_passes() {
             ("x-forwarded-proto", &["https"]),
             ("x-forwarded-port", &["443"]),
             ("x-forwarded-host", &["x.example:81"]),
-            ("forwarded", &["for=203.0.113.9, for=127.0.0.1;host=\"x.example:81\";proto=http"]),
+            ("forwarded", &["for=203.0.113.9, for=127.0.0.1;host=\"x.example:81\";proto=https"]),
             ("x-forwarded-prefix", &[]),
             ("cf-connecting-ip", &[]),
             ("true-client-ip", &[]),

@@ -77,6 +77,25 @@ fn forwarding_fields_can_be_left_out() {
     trial.finish();
 }
 
+/// Behind a balancer that terminates TLS both fields name the scheme that the client used; of a peer that is not trusted both name that of the connection.
+#[test]
+fn all_fields_that_say_the_scheme_say_the_same() {
+    for (trusted, more, scheme) in [
+        ("trusted_proxies: 127.0.0.1, ", "", "https"),
+        ("trusted_proxies: 127.0.0.1, ", "X-Forwarded-Proto: http\r\n", "http"),
+        ("", "", "http"),
+    ] {
+        let file = format!("{}forwarding: {{ forwarded: true }}", trusted.replace(", ", "\n"));
+        let mut trial = Trial::start(Parts { file: &file, ..Parts::default() });
+        let sent = "GET / HTTP/1.1\r\nHost: a.test\r\nX-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Proto: https\r\nConnection: close\r\n";
+        let seen = trial.pass(format!("{sent}{more}\r\n"));
+        assert_eq!(seen.fields("x-forwarded-proto"), [scheme], "{trusted}{more}");
+        let forwarded = seen.fields("forwarded");
+        assert!(forwarded.len() == 1 && forwarded[0].ends_with(&format!(";proto={scheme}")), "{forwarded:?}");
+        trial.finish();
+    }
+}
+
 #[test]
 fn host_is_kept_or_rewritten() {
     let routes = "  - { name: own, path: \"/own\", upstream: app, host: upstream }\n  - { name: fixed, path: \"/fixed\", upstream: app, host: { set: \"app.internal:81\" } }\n";

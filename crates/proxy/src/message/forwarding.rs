@@ -221,7 +221,17 @@ pub(crate) fn put_edited(edits: &HeaderEdits, values: &Values<'_>, put: &mut imp
 
 /// Whether a trusted proxy in front of us says that the client speaks TLS to it.
 pub(crate) fn is_reported_secure(head: &RequestHead, facts: &Facts<'_>, forwarding: &Forwarding) -> bool {
-    reported(head, facts, forwarding, "x-forwarded-proto").is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https"))
+    reported_scheme(head, facts, forwarding).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https"))
+}
+
+fn reported_scheme<'h>(head: &'h RequestHead, facts: &Facts<'_>, forwarding: &Forwarding) -> Option<&'h [u8]> {
+    reported(head, facts, forwarding, "x-forwarded-proto")
+}
+
+/// The scheme that the client used, in every field that says it: what a trusted peer says, else that of the connection.
+fn client_scheme<'h>(head: &'h RequestHead, facts: &Facts<'_>, forwarding: &Forwarding) -> &'h [u8] {
+    let own: &[u8] = if facts.secure { b"https" } else { b"http" };
+    reported_scheme(head, facts, forwarding).unwrap_or(own)
 }
 
 pub(crate) fn is_edited(edits: &HeaderEdits, name: &[u8]) -> bool {
@@ -234,12 +244,12 @@ fn identity_fields(head: &RequestHead, facts: &Facts<'_>, forwarding: &Forwardin
     let is_peer = facts.client.address == facts.client.peer;
     let named = (!is_peer).then(|| ShortText::of_address(facts.client.address));
     let client = named.as_ref().unwrap_or(peer);
-    let scheme: &[u8] = if facts.secure { b"https" } else { b"http" };
+    let scheme = client_scheme(head, facts, forwarding);
     // What a trusted peer says of the client stands; of others only the socket is believed.
     let reported = |name: &str| reported(head, facts, forwarding, name);
     if forwarding.x_forwarded {
         put_chain(head, facts, forwarding, (client.as_bytes(), peer.as_bytes()), put);
-        put(b"X-Forwarded-Proto", reported("x-forwarded-proto").unwrap_or(scheme));
+        put(b"X-Forwarded-Proto", scheme);
         let host = reported("x-forwarded-host").unwrap_or(&head.authority);
         if !host.is_empty() {
             put(b"X-Forwarded-Host", host);
