@@ -6,6 +6,7 @@ use std::process::Command;
 
 use wire::proxy_protocol::{Extras, Origin, SslExtras, Transport, write_v1, write_v2};
 
+use crate::harness::frames::{Frames, Outcome, get};
 use crate::harness::secure::Secure;
 use crate::harness::{Gate, Upstream, certificates, connect, exchange, read_response, read_to_end, wait_until};
 
@@ -92,6 +93,41 @@ fn the_client_is_whom_a_trusted_header_names_however_it_is_cut() {
     let reported = &lines[6]["proxy_protocol"];
     assert_eq!((&reported["server_name"], &reported["unique_id"]), (&"told.test".into(), &"id-7".into()), "{reported}");
     assert_eq!(reported["tls_version"], "TLSv1.3");
+}
+
+/// nginx writes the family of the client's socket, and addresses of either family or mapped ones behind it.
+#[test]
+fn addresses_of_two_families_in_a_line_name_the_client() {
+    let upstream = Upstream::ok();
+    let gate = start(&upstream, "trust: 127.0.0.0/8", "");
+    for (line, client) in [
+        ("PROXY TCP6 ::ffff:192.0.2.7 2001:db8::7 4242 443", "192.0.2.7"),
+        ("PROXY TCP6 192.0.2.7 2001:db8::7 4242 443", "192.0.2.7"),
+        ("PROXY TCP6 2001:db8::9 192.0.2.1 4242 443", "2001:db8::9"),
+        ("PROXY TCP6 2001:db8::9 ::ffff:192.0.2.1 4242 443", "2001:db8::9"),
+        ("PROXY TCP6 192.0.2.7 198.51.100.7 4242 443", "192.0.2.7"),
+        ("PROXY TCP4 192.0.2.7 2001:db8::7 4242 443", "192.0.2.7"),
+    ] {
+        let head = format!("{line}\r\n");
+        let (seen, logged) = (upstream.seen().len(), gate.log(0).len());
+        let mut stream = connect(gate.address("web"));
+        stream.write_all(&[head.as_bytes(), GET].concat()).unwrap();
+        assert!(read_response(&mut stream).0.starts_with("HTTP/1.1 200 "), "{line}");
+        let mut stream = connect(gate.address("tls"));
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut frames = Frames::over(Secure::over(stream, gate.dir.path(), "a.test", "h2"));
+        frames.headers(1, &get("/"), true);
+        assert_eq!(frames.outcome(1), Outcome::Response(200, b"ok".to_vec()), "{line}");
+        for seen in &upstream.seen()[seen..] {
+            assert_eq!(
+                (seen.fields("x-forwarded-for"), seen.fields("x-forwarded-port")),
+                (vec![client], vec!["443"]),
+                "{line}"
+            );
+        }
+        let lines = gate.log(logged + 2);
+        assert!(lines[logged..].iter().all(|line| line["client_address"] == client), "{lines:?}");
+    }
 }
 
 #[test]
