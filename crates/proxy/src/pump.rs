@@ -54,6 +54,18 @@ pub enum End {
     UpstreamBroke,
 }
 
+impl End {
+    /// Whether one side ended badly only after the other had ended, which is how many programs close: nobody waits for a proper end any more. Who ended
+    /// first decides whose end it was.
+    pub fn is_answer_to(self, first: Option<Party>) -> bool {
+        match self {
+            End::ClientCut | End::ClientBroke => first == Some(Party::Upstream),
+            End::UpstreamCut | End::UpstreamBroke => first == Some(Party::Client),
+            End::Finished | End::Idle | End::Expired | End::Rejected => false,
+        }
+    }
+}
+
 /// One end of a tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Party {
@@ -64,6 +76,14 @@ pub enum Party {
 }
 
 impl Party {
+    /// What it is called in the log.
+    pub fn name(self) -> &'static str {
+        match self {
+            Party::Client => "client",
+            Party::Upstream => "upstream",
+        }
+    }
+
     fn other(self) -> Party {
         match self {
             Party::Client => Party::Upstream,

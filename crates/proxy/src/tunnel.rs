@@ -224,13 +224,10 @@ fn leads_back(server: &ServerAddress, state: &TunnelState<'_>) -> bool {
 
 /// Ends both sides as the tunnel ended, and tells of it. A side that was cut is never shown an orderly end.
 async fn finish(state: &TunnelState<'_>, end: End, upstream: Transport, delivery: Delivery) {
-    let first = match state.carried.ended_first.get() {
-        Some(Party::Client) => "client",
-        Some(Party::Upstream) => "upstream",
-        None => "portunus",
-    };
-    match end {
-        End::Finished => state.report_end(first, None),
+    let first = state.carried.ended_first.get();
+    let reported = if end.is_answer_to(first) { End::Finished } else { end };
+    match reported {
+        End::Finished => state.report_end(first.map_or("portunus", Party::name), None),
         End::Idle => state.report_end("portunus", Reason::TunnelIdle),
         End::Expired => state.report_end("portunus", Reason::TunnelLifetime),
         End::ClientCut => state.report_end("client", Reason::CloseNotifyMissing),

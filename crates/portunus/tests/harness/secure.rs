@@ -86,7 +86,8 @@ impl Secure {
     pub fn finish(&mut self) {
         self.session.close(&mut self.output);
         self.send_sealed().unwrap();
-        self.stream.shutdown(std::net::Shutdown::Write).unwrap();
+        // The other side may have closed behind it already.
+        let _ = self.stream.shutdown(std::net::Shutdown::Write);
     }
 
     /// Sends `plain` in records of that many bytes, all at once.

@@ -2,6 +2,7 @@
 //!
 //! Needs `dnsmasq-base`, `haproxy`, `libnginx-mod-stream`, `nginx` and `openssl`, Debian packages of these names, which `./x` installs.
 
+mod blame;
 mod clients;
 mod datagrams;
 mod onward_tls;

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use crate::harness::secure::Secure;
 use crate::harness::{PATIENCE, certificates, wait_until};
 
 /// A configuration: these listener items, these upstream items, and the keystore `main` with a certificate for `a.test` and `b.test`.
@@ -66,6 +67,18 @@ pub fn tcp_upstream() -> (SocketAddr, Receiver<TcpStream>) {
         }
     });
     (address, receiver)
+}
+
+/// An upstream under TLS that does `serve` with each connection.
+pub fn tls_upstream(dir: &Path, serve: impl Fn(Secure) + Send + 'static) -> SocketAddr {
+    let (dir, listener) = (dir.to_owned(), TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            serve(Secure::accept(stream.unwrap(), &dir));
+        }
+    });
+    address
 }
 
 /// A raw Unix upstream at this path.

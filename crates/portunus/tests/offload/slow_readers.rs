@@ -5,12 +5,11 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 
 use socket2::{Domain, SockRef, Socket, Type};
 
-use super::site::{folder, next, noise, yaml};
+use super::site::{folder, next, noise, tls_upstream, yaml};
 use crate::harness::frames::{DATA, Frames, RST_STREAM};
 use crate::harness::secure::Secure;
 use crate::harness::websocket::accept;
@@ -68,18 +67,6 @@ fn small_upstream() -> (SocketAddr, Receiver<TcpStream>) {
         }
     });
     (address, receiver)
-}
-
-/// An upstream under TLS that does `serve` with each connection.
-fn tls_upstream(dir: &Path, serve: impl Fn(Secure) + Send + 'static) -> SocketAddr {
-    let (dir, listener) = (dir.to_owned(), TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            serve(Secure::accept(stream.unwrap(), &dir));
-        }
-    });
-    address
 }
 
 /// Ends without close_notify, and stays until the other side has gone: a reset would be another thing.

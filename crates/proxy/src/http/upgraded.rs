@@ -72,6 +72,7 @@ pub async fn carry(
     drop(place);
     ledger.received.set(ledger.received.get() + carried.from_client.get());
     ledger.sent.set(ledger.sent.get() + carried.to_client.get());
+    let is_answer = end.is_answer_to(carried.ended_first.get());
     match end {
         End::Finished | End::Expired => Ending::Orderly,
         // A client that leaves without close_notify has left all the same.
@@ -88,12 +89,16 @@ pub async fn carry(
             Ending::Late
         }
         End::ClientBroke => {
-            ledger.blame(Reason::TunnelClientReset);
+            if !is_answer {
+                ledger.blame(Reason::TunnelClientReset);
+            }
             cut(&transport, Terms::of_idle(BROKEN_CLIENT_WAIT, None)).await;
             Ending::Cut(BROKEN_CLIENT_WAIT)
         }
         End::UpstreamBroke | End::UpstreamCut => {
-            ledger.blame(Reason::TunnelUpstreamReset);
+            if !is_answer {
+                ledger.blame(Reason::TunnelUpstreamReset);
+            }
             Ending::Cut(idle)
         }
     }
