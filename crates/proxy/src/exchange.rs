@@ -198,7 +198,10 @@ fn check_health(group: Option<&str>, generation: &Generation, ledger: &Ledger) -
 
 /// Whether nothing follows the head of a request, nor is it copied or tried out.
 fn is_all_head<B: MessageBody, A>(forward: &Forward, exchange: &Exchange<'_, B, A>) -> bool {
-    exchange.body.is_done() && forward.mirror.is_none() && exchange.ledger.dry_run.is_none()
+    exchange.body.is_done()
+        && !exchange.body.has_trailers()
+        && forward.mirror.is_none()
+        && exchange.ledger.dry_run.is_none()
 }
 
 /// Forwards a request that is all head, and that nobody checks or copies: all that is there for bodies is left out of what is built for this.
@@ -416,8 +419,9 @@ async fn send_whole(
     } else {
         sink.finish_head(BodyFraming::Length(body.len() as u64), None);
         if !body.is_empty() {
-            sink.piece(body).await.map_err(|broken| client_failed(&broken, ledger))?;
+            sink.last(body, None).await.map_err(|broken| client_failed(&broken, ledger))?;
             ledger.sent.set(body.len() as u64);
+            return Ok(());
         }
     }
     sink.end(None).await.map_err(|broken| client_failed(&broken, ledger))

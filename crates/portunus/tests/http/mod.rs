@@ -13,6 +13,7 @@ mod claims;
 mod compression;
 mod concurrency;
 mod connections;
+mod declared_trailers;
 mod fields;
 mod goaway;
 mod http2_ordinary;

@@ -223,6 +223,10 @@ impl<B: MessageBody> MessageBody for Compressed<'_, B> {
         self.body.trailers()
     }
 
+    fn has_trailers(&self) -> bool {
+        self.body.has_trailers()
+    }
+
     fn last(&self) -> &[u8] {
         &self.lent
     }

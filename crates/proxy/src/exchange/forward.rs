@@ -108,7 +108,8 @@ fn hedge<B: MessageBody, A>(
     admitted: &Admitted<'_>,
     exchange: &Exchange<'_, B, A>,
 ) -> Option<Hedge> {
-    tries.hedge(group, admitted.head()).filter(|_| session.server().is_none() && exchange.body.is_done())
+    let is_all_head = exchange.body.is_done() && !exchange.body.has_trailers();
+    tries.hedge(group, admitted.head()).filter(|_| session.server().is_none() && is_all_head)
 }
 
 /// Waits for the next try, if there is one. Gives the place at the server that failed where the request goes to the same again, on a fresh connection.

@@ -235,7 +235,8 @@ pub async fn upload(
     let mut before = head;
     if body.is_done() {
         // A body that was read beforehand and turned out to be empty still has an end, which its framing may have to tell.
-        return accepted(before_response(flow, deadline, stall, writer.finish(before, &[], None)).await);
+        let trailers = body.trailers();
+        return accepted(before_response(flow, deadline, stall, writer.finish(before, &[], trailers.as_ref())).await);
     }
     if !body.has_input() {
         accepted(before_response(flow, deadline, stall, writer.write(before, &[])).await)?;

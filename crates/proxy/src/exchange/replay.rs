@@ -115,6 +115,10 @@ impl<B: MessageBody> MessageBody for Replayed<'_, B> {
         self.body.trailers().or_else(|| self.replay.kept.borrow().trailers.clone())
     }
 
+    fn has_trailers(&self) -> bool {
+        self.body.has_trailers() || self.replay.kept.borrow().trailers.is_some()
+    }
+
     fn last(&self) -> &[u8] {
         if self.piece.is_empty() { self.body.last() } else { &self.piece }
     }

@@ -329,7 +329,7 @@ async fn stream<B: MessageBody, A: ResponseSink>(
     let Exchange { response, body, sink, ledger, timers, .. } = exchange;
     let started = Instant::now();
     let mut body = attempt.replay.whole(*body);
-    let is_bodiless = body.is_done();
+    let is_bodiless = body.is_done() && !body.has_trailers();
     let (mut answered, upload_stream) = begin(shared, request, is_bodiless).await?;
     let sent = Sent { shared, was_used, stream: answered.stream_id().as_u32(), before: shared.traffic() };
     let flow = Flow::default();

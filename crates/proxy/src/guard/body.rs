@@ -402,6 +402,10 @@ impl<B: MessageBody> MessageBody for GuardedBody<'_, B> {
         (!trailers.is_empty()).then_some(trailers)
     }
 
+    fn has_trailers(&self) -> bool {
+        !self.drops_trailers && self.inner.has_trailers()
+    }
+
     fn last(&self) -> &[u8] {
         if self.lent.is_empty() { self.inner.last() } else { &self.lent }
     }

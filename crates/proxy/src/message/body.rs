@@ -107,6 +107,11 @@ impl<'c> BodyReader<'c> {
         self.trailers.take()
     }
 
+    /// Whether it had some that nobody has taken.
+    pub fn has_trailers(&self) -> bool {
+        self.trailers.is_some()
+    }
+
     /// Whether the next piece is there already, so that [`BodyReader::next`] will not wait.
     pub fn has_input(&self) -> bool {
         self.input.len() > self.lent

@@ -193,8 +193,17 @@ impl MessageBody for H2Body {
         self.trailers.take().filter(|trailers| !trailers.is_empty())
     }
 
+    fn has_trailers(&self) -> bool {
+        self.trailers.is_some()
+    }
+
     fn last(&self) -> &[u8] {
         &self.lent
+    }
+
+    fn was_last(&self) -> bool {
+        // Behind a declared length, too, trailers may follow.
+        self.held.is_empty() && self.trailers.is_none() && (self.done || self.stream.is_end_stream())
     }
 
     fn take_last(&mut self, _least_bytes: usize) -> Option<Chunk> {
@@ -422,7 +431,8 @@ impl ResponseSink for H2Answer {
     }
 
     async fn flush(&mut self) -> Result<(), Broken> {
-        self.send_head(self.on_stream.is_at_end())
+        // Whether trailers follow is known at the end, also where there is no content.
+        self.send_head(false)
     }
 
     fn has_capacity(&mut self, bytes: usize) -> bool {
@@ -439,6 +449,9 @@ impl ResponseSink for H2Answer {
 
     async fn piece_now(&mut self, piece: &[u8]) -> Result<(), Broken> {
         self.send_head(false)?;
+        if !self.on_stream.takes_content() {
+            return Ok(());
+        }
         let is_last = self.on_stream.sends(piece.len());
         self.send_body(piece, is_last).await?;
         if is_last {
@@ -448,9 +461,7 @@ impl ResponseSink for H2Answer {
     }
 
     async fn end(&mut self, trailers: Option<&Fields>) -> Result<(), Broken> {
-        if matches!(self.stage, Stage::Head(_)) {
-            return self.send_head(true);
-        }
+        self.send_head(trailers.is_none())?;
         let Stage::Body(stream) = &mut self.stage else { return Ok(()) };
         let ended = match trailers {
             Some(trailers) => stream.send_trailers(fields_to_trailers(trailers)),

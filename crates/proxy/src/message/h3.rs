@@ -379,6 +379,10 @@ impl MessageBody for H3Body {
         self.trailers.take().filter(|trailers| !trailers.is_empty())
     }
 
+    fn has_trailers(&self) -> bool {
+        self.trailers.is_some()
+    }
+
     fn last(&self) -> &[u8] {
         self.input.get(self.lent.clone()).unwrap_or_default()
     }

@@ -251,9 +251,6 @@ impl ResponseSink for H3Answer {
         if self.stage == Stage::Head {
             self.frame_head();
             self.hand_over(&[]).await?;
-            if self.on_stream.is_at_end() {
-                self.finish();
-            }
         }
         Ok(())
     }
@@ -265,7 +262,7 @@ impl ResponseSink for H3Answer {
 
     async fn piece_now(&mut self, piece: &[u8]) -> Result<(), Broken> {
         self.frame_head();
-        if self.stage == Stage::Ended || piece.is_empty() {
+        if self.stage == Stage::Ended || piece.is_empty() || !self.on_stream.takes_content() {
             return Ok(());
         }
         let is_last = self.on_stream.sends(piece.len());

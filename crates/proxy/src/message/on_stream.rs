@@ -1,4 +1,7 @@
-//! What a response decides alike on a stream of HTTP/2 and on one of HTTP/3: its length, its fields, its pace.
+//! What a response decides alike on a stream of HTTP/2 and on one of HTTP/3: its end, its fields, its pace.
+//!
+//! The end of a message is the end of its stream, and who writes it says when that comes. A declared length is a field like others, behind which trailers
+//! may stand (RFC 9113 §8.1, RFC 9114 §4.1); whether the content has it was checked where it was read.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -20,8 +23,10 @@ pub struct OnStream {
     is_head_request: bool,
     /// The request is an extended CONNECT.
     is_connect: bool,
-    /// Body bytes still to come where that is known.
-    rest: Option<u64>,
+    /// The response has no content, whatever is sent.
+    is_bodiless: bool,
+    /// The stream ends with the next so many bytes, if that was said.
+    ends_in: Option<u64>,
     /// Fields that the final response bears.
     decoration: Option<Box<Decoration>>,
     /// How fast the body may go.
@@ -38,7 +43,8 @@ impl OnStream {
             watch: Watch::new(pace),
             is_head_request: false,
             is_connect: false,
-            rest: None,
+            is_bodiless: false,
+            ends_in: None,
             decoration: None,
             throttles: Throttles::default(),
             given: None,
@@ -96,7 +102,7 @@ impl OnStream {
         is_of_upgrade || self.decoration.as_ref().is_some_and(|decoration| decoration.replaces(name))
     }
 
-    /// Ends the head of a response with this status: notes how long its body is, and puts the fields that are still missing.
+    /// Ends the head of a response with this status: notes whether it has content, and puts the fields that are still missing.
     pub fn finish_head(
         &mut self,
         status: u16,
@@ -107,12 +113,8 @@ impl OnStream {
         if let Some(decoration) = &self.decoration {
             decoration.fields().for_each(|(name, value)| put(name, value));
         }
-        let is_bodiless = self.is_head_request || matches!(status, 204 | 304) || framing == BodyFraming::None;
-        self.rest = match framing {
-            _ if is_bodiless => Some(0),
-            BodyFraming::Length(length) => Some(length),
-            _ => None,
-        };
+        self.is_bodiless = self.is_head_request || matches!(status, 204 | 304) || framing == BodyFraming::None;
+        self.ends_in = None;
         match (declared_length, framing) {
             (Some(length), _) => put(b"content-length", length),
             (None, BodyFraming::Length(length)) => {
@@ -122,20 +124,20 @@ impl OnStream {
         }
     }
 
-    /// Whether nothing of the body is to come.
-    pub fn is_at_end(&self) -> bool {
-        self.rest == Some(0)
+    /// Whether content may be sent. A server that sends some with a response that has none is not passed on.
+    pub fn takes_content(&self) -> bool {
+        !self.is_bodiless
     }
 
-    /// Counts a piece of the body that is about to be sent. Whether it is the last.
+    /// Counts a piece of the body that is about to be sent. Whether the stream ends with it.
     pub fn sends(&mut self, bytes: usize) -> bool {
-        self.rest = self.rest.map(|rest| rest.saturating_sub(bytes as u64));
-        self.is_at_end()
+        self.ends_in = self.ends_in.map(|rest| rest.saturating_sub(bytes as u64));
+        self.ends_in == Some(0)
     }
 
-    /// The body ends with the next piece, which has so many bytes.
+    /// The stream ends with the next piece, which has so many bytes: no trailers follow.
     pub fn ends_with(&mut self, bytes: usize) {
-        self.rest = Some(bytes as u64);
+        self.ends_in = Some(bytes as u64);
     }
 }
 
@@ -155,14 +157,14 @@ mod tests {
         on_stream.finish_head(status, framing, declared, |name, value| {
             fields += &format!("{}: {};", name.escape_ascii(), value.escape_ascii());
         });
-        (fields, !on_stream.is_at_end())
+        (fields, on_stream.takes_content())
     }
 
     #[test]
-    fn a_length_is_told_once_and_tells_when_the_stream_ends() {
+    fn a_length_is_said_once_and_a_status_tells_whether_there_is_content() {
         let told = |length: u64| format!("content-length: {length};");
         assert_eq!(finish(Method::Get, 200, BodyFraming::Length(5), None), (told(5), true));
-        assert_eq!(finish(Method::Get, 200, BodyFraming::Length(0), None), (told(0), false));
+        assert_eq!(finish(Method::Get, 200, BodyFraming::Length(0), None), (told(0), true));
         assert_eq!(finish(Method::Get, 200, BodyFraming::Chunked, None), (String::new(), true));
         assert_eq!(finish(Method::Get, 204, BodyFraming::Chunked, None), (String::new(), false));
         assert_eq!(finish(Method::Head, 200, BodyFraming::None, Some(b"70")), (told(70), false));
@@ -170,11 +172,11 @@ mod tests {
     }
 
     #[test]
-    fn the_last_piece_is_known_by_the_length_or_by_who_sends_it() {
+    fn the_last_piece_is_known_by_who_sends_it_and_not_by_the_length() {
         let mut declared = on_stream(Method::Get);
         declared.finish_head(200, BodyFraming::Length(7), None, |_, _| {});
         assert!(!declared.sends(4));
-        assert!(declared.sends(3));
+        assert!(!declared.sends(3), "trailers may follow");
         let mut chunked = on_stream(Method::Get);
         chunked.finish_head(200, BodyFraming::Chunked, None, |_, _| {});
         assert!(!chunked.sends(4));

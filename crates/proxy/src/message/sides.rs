@@ -49,10 +49,15 @@ pub trait MessageBody {
     /// Trailers, after the end.
     fn trailers(&mut self) -> Option<Fields>;
 
+    /// Whether trailers are here that nobody has taken: then a body that is done is not all that there is to send.
+    fn has_trailers(&self) -> bool {
+        false
+    }
+
     /// The piece that was lent last.
     fn last(&self) -> &[u8];
 
-    /// Whether that piece is known to be the rest of the body, so that nobody has to ask for its end.
+    /// Whether that piece is known to be the rest of the message, so that nobody has to ask for its end.
     fn was_last(&self) -> bool {
         false
     }
@@ -296,6 +301,10 @@ impl MessageBody for BodyReader<'_> {
 
     fn trailers(&mut self) -> Option<Fields> {
         BodyReader::trailers(self)
+    }
+
+    fn has_trailers(&self) -> bool {
+        BodyReader::has_trailers(self)
     }
 
     fn last(&self) -> &[u8] {
