@@ -219,7 +219,42 @@ fn chains(
             _ => strays.push(Stray { file: file.to_owned(), certificate }),
         }
     }
+    let mut used = Vec::new();
+    for chain in &mut chains {
+        put_in_order(
+            chain,
+            strays.iter().filter(|stray| stray.file == file).map(|stray| &stray.certificate),
+            &mut used,
+        );
+    }
+    strays.retain(|stray| stray.file != file || !used.contains(&stray.certificate.der));
     chains
+}
+
+/// Puts each issuer behind what it certified, as containers are read, where a file does not have them so: some begin with the root. `before`: authorities that
+/// stand ahead of the leaf; those that belong to the chain are added to `used`.
+fn put_in_order<'s>(
+    chain: &mut Vec<Certified>,
+    before: impl Iterator<Item = &'s Certified> + Clone,
+    used: &mut Vec<Vec<u8>>,
+) {
+    let is_ordered = chain.windows(2).all(|pair| matches!(pair, [certified, issuer] if certified.is_issued_by(issuer)));
+    let mut rest = if is_ordered { Vec::new() } else { chain.split_off(1) };
+    while let Some(last) = chain.last().filter(|last| !last.is_self_issued()) {
+        if let Some(at) = rest.iter().position(|certificate| last.is_issued_by(certificate)) {
+            chain.push(rest.remove(at));
+            continue;
+        }
+        let is_next = |certificate: &&Certified| {
+            certificate.is_authority
+                && last.is_issued_by(certificate)
+                && chain.iter().all(|held| held.der != certificate.der)
+        };
+        let Some(issuer) = before.clone().find(is_next).cloned() else { break };
+        used.push(issuer.der.clone());
+        chain.push(issuer);
+    }
+    chain.append(&mut rest);
 }
 
 fn make_pair(file: &Path, chain: Vec<Certified>, at: &KeyAt, report: &mut Report) -> Option<Pair> {

@@ -143,6 +143,31 @@ fn chains_follow_their_leaf() {
     );
 }
 
+/// Some write the root first, or in the middle: the chain is what each one's issuer makes of it.
+#[test]
+fn chains_are_put_in_order_by_issuer() {
+    let chain = material::chain(&EC, &["a.example"], "root");
+    let root = material::authority("root");
+    let leaf = chain.split_inclusive("-----END CERTIFICATE-----\n").next().unwrap();
+    let (middle, key) = (&chain[leaf.len()..], material::key(&EC));
+    let chain_of = |text: String| {
+        let folder = folder(&[("a.pem", &text)]);
+        let store = load(folder.path()).unwrap();
+        assert!(store.warnings.is_empty(), "{:?}", store.warnings);
+        store.entries[0].digest
+    };
+    let expected = chain_of([&key, leaf, middle, &root].concat());
+    for (what, text) in [
+        ("root first", [&root, middle, leaf, &key].concat()),
+        ("key first", [&key, &root, middle, leaf].concat()),
+        ("leaf first, root next", [leaf, &root, middle, &key].concat()),
+        ("root ahead of the leaf", [&root, leaf, middle, &key].concat()),
+        ("intermediate first", [middle, leaf, &key, &root].concat()),
+    ] {
+        assert_eq!(chain_of(text), expected, "{what}");
+    }
+}
+
 #[test]
 fn the_newest_certificate_has_the_name() {
     let older = material::certificate_within(&EC, &["a.example", "b.example"], (2021, 2122)) + &material::key(&EC);
