@@ -1,9 +1,10 @@
 //! A schema and what an endpoint takes, and the check of one request against both. Each step is bounded by the one before: bytes and tokens (`scan`),
-//! what fragments unfold to (`measure`), the schema (the library), variables, cost (`weigh`).
+//! what fragments unfold to (`measure`), the schema (the library, and `rules` for what it lacks), variables, cost (`weigh`).
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use apollo_compiler::ast::Definition;
 use apollo_compiler::executable::Operation;
 use apollo_compiler::parser::Parser;
 use apollo_compiler::request::coerce_variable_values;
@@ -17,6 +18,7 @@ use crate::json;
 use crate::measure::{has_duplicates, measure};
 use crate::options::{Options, PersistedQueries};
 use crate::request::Request;
+use crate::rules;
 use crate::scan::{MAX_NESTING, Tokens, scan};
 use crate::violation::{named, over, violation};
 use crate::weigh::{DIRECTIVES, weigh};
@@ -54,16 +56,20 @@ impl Endpoint {
     /// Every problem, with file, line and column.
     pub fn load(name: &str, schema: &str, options: Options) -> Result<Endpoint, Vec<String>> {
         let mut builder = Schema::builder();
-        // Marks of what multiplies may be used without being defined.
-        for (own, definition) in DIRECTIVES {
-            let is_used = schema.contains(&format!("@{own}")) && !schema.contains(&format!("directive @{own}"));
-            if is_used {
-                Parser::new().parse_into_schema_builder(definition, "(marks)", &mut builder);
+        // Marks of what multiplies, and what the specification has built in, may be used without being defined.
+        for (own, definition) in DIRECTIVES.into_iter().chain([rules::ONE_OF_DIRECTIVE]) {
+            if schema.contains(&format!("@{own}")) && !defines(schema, own) {
+                Parser::new().parse_into_schema_builder(definition, "(built in)", &mut builder);
             }
         }
+        Parser::new().parse_into_schema_builder(rules::ONE_OF_INTROSPECTION, "(built in)", &mut builder);
         Parser::new().parse_into_schema_builder(schema, name, &mut builder);
         let built = builder.build().map_err(|error| problems(name, &error.errors))?;
         let schema = built.validate().map_err(|error| problems(name, &error.errors))?;
+        let wrong = rules::problems(&schema);
+        if !wrong.is_empty() {
+            return Err(wrong.into_iter().take(MAX_PROBLEMS).map(|problem| format!("{name}: {problem}")).collect());
+        }
         if schema.schema_definition.query.is_none() {
             return Err(vec![format!("{name}: the schema has no query type; add `type Query`")]);
         }
@@ -146,6 +152,7 @@ impl Endpoint {
         self.check_kind(operation, &document, way)?;
         let variables = coerce_variable_values(&self.schema, operation, &request.variables)
             .map_err(|error| violation(code::GRAPHQL_VARIABLES, error.message().to_string()))?;
+        rules::check_variables(&self.schema, operation, &request.variables)?;
         weigh(&document, operation, &variables, &self.options)
     }
 
@@ -163,6 +170,7 @@ impl Endpoint {
         }
         let valid = parsed.to_executable_validate(&self.schema);
         let valid = valid.map_err(|error| violation(code::GRAPHQL_INVALID, first_of(&error.errors)))?;
+        rules::check_document(&self.schema, &valid)?;
         Ok((valid, count))
     }
 
@@ -184,6 +192,15 @@ impl Endpoint {
         }
         Ok(())
     }
+}
+
+/// Whether a schema defines a directive itself. What cannot be parsed is reported when it is built.
+fn defines(schema: &str, name: &str) -> bool {
+    let document = Parser::new().parse_ast(schema, "schema").unwrap_or_else(|error| error.partial);
+    document.definitions.iter().any(|definition| match definition {
+        Definition::DirectiveDefinition(directive) => directive.name == name,
+        _ => false,
+    })
 }
 
 /// The operation that is to be executed.

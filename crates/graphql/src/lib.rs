@@ -23,6 +23,7 @@ mod endpoint;
 mod cache;
 mod weigh;
 mod measure;
+mod rules;
 mod request;
 mod json;
 mod scan;

@@ -66,6 +66,8 @@ fn a_query_of_the_schema_passes_as_it_came_and_no_other() {
         ("{ ...F } fragment F on Query { __type(name: \"Pet\") { name } }", json!({}), "graphql_introspection"),
         ("subscription { born { name } }", json!({}), "graphql_subscription"),
         ("type Query { a: Int }", json!({}), "graphql_invalid"),
+        ("{ pets(filter: {below: 1, below: 2}) { name } }", json!({}), "graphql_invalid"),
+        ("query($f: Filter) { pets(filter: {and: [$f]}) { name } }", json!({"f": {}}), "graphql_invalid"),
     ] {
         let response = ask(&site, &json!({ "query": query, "variables": variables }));
         assert_eq!((response.status, code(&response).as_str()), (400, expected), "{query}");
