@@ -195,6 +195,64 @@ mod tests {
         check("", &["", "a"], &[]);
     }
 
+    /// Every property and value of ECMA-262 (tables 69 to 71) but `Changes_When_NFKC_Casefolded`, short and long: also those whose set is one code point, or
+    /// none that UTF-8 has.
+    #[test]
+    fn properties_are_those_of_ecma_262() {
+        const BINARY: &str = "ASCII AHex ASCII_Hex_Digit Alpha Alphabetic Any Assigned Bidi_C Bidi_Control Bidi_M Bidi_Mirrored CI Case_Ignorable Cased CWCF CWCM CWL \
+            CWT CWU Changes_When_Uppercased Dash DI Default_Ignorable_Code_Point Dep Deprecated Dia Diacritic Emoji EComp Emoji_Component EMod Emoji_Modifier \
+            EBase Emoji_Modifier_Base EPres Emoji_Presentation ExtPict Extended_Pictographic Ext Extender Gr_Base Grapheme_Base Gr_Ext Grapheme_Extend Hex Hex_Digit \
+            IDSB IDS_Binary_Operator IDST IDS_Trinary_Operator IDC ID_Continue IDS ID_Start Ideo Ideographic Join_C Join_Control LOE Logical_Order_Exception Lower \
+            Lowercase Math NChar Noncharacter_Code_Point Pat_Syn Pattern_Syntax Pat_WS Pattern_White_Space QMark Quotation_Mark Radical RI Regional_Indicator STerm \
+            Sentence_Terminal SD Soft_Dotted Term Terminal_Punctuation UIdeo Unified_Ideograph Upper Uppercase VS Variation_Selector space White_Space XIDC \
+            XID_Continue XIDS XID_Start";
+        const CATEGORIES: &str = "LC Cased_Letter Pe Close_Punctuation Pc Connector_Punctuation Cc Control cntrl Sc Currency_Symbol Pd Dash_Punctuation Nd Decimal_Number \
+            digit Me Enclosing_Mark Pf Final_Punctuation Cf Format Pi Initial_Punctuation L Letter Nl Letter_Number Zl Line_Separator Ll Lowercase_Letter M Mark \
+            Combining_Mark Sm Math_Symbol Lm Modifier_Letter Sk Modifier_Symbol Mn Nonspacing_Mark N Number Ps Open_Punctuation C Other Lo Other_Letter No \
+            Other_Number Po Other_Punctuation So Other_Symbol Zp Paragraph_Separator Co Private_Use P Punctuation punct Z Separator Zs Space_Separator Mc \
+            Spacing_Mark Cs Surrogate S Symbol Lt Titlecase_Letter Cn Unassigned Lu Uppercase_Letter";
+        let categories = CATEGORIES.split_ascii_whitespace();
+        let named = categories.clone().flat_map(|name| [format!("gc={name}"), format!("General_Category={name}")]);
+        let scripts = [
+            "Latin",
+            "Latn",
+            "Greek",
+            "Zyyy",
+            "Common",
+            "Zinh",
+            "Inherited",
+            "Zzzz",
+            "Unknown",
+            "Hira",
+            "Han",
+            "Kits",
+            "Ougr",
+        ];
+        let scripts = scripts
+            .iter()
+            .flat_map(|name| ["sc", "Script", "scx", "Script_Extensions"].map(|of| format!("{of}={name}")));
+        let plain = BINARY.split_ascii_whitespace().chain(categories).map(str::to_owned);
+        for name in plain.chain(named).chain(scripts) {
+            for pattern in [format!("^\\p{{{name}}}$"), format!("^\\P{{{name}}}$"), format!("^[^\\p{{{name}}}a]*$")] {
+                assert!(Pattern::new(&pattern).is_ok(), "{pattern}: {:?}", Pattern::new(&pattern).err());
+            }
+        }
+        check("^\\p{Zl}$", &["\u{2028}"], &["\u{2029}", "a", ""]);
+        check("^\\P{Zp}$", &["\u{2028}", "a"], &["\u{2029}"]);
+        check("^[\\p{Paragraph_Separator}x]$", &["\u{2029}", "x"], &["\u{2028}"]);
+        check("^\\p{Cs}$", &[], &["a", "", "\u{e000}"]);
+        check("^\\P{Surrogate}$", &["a", "\u{ffff}"], &[""]);
+        check("^\\p{Script=Unknown}$", &["\u{e000}", "\u{378}"], &["a", "1", "\u{301}"]);
+        check(
+            "^(?!__.*__$)[^\\p{Cc}\\p{Cf}\\p{Zl}\\p{Zp}\"\\\\./[\\]]{1,200}$",
+            &["a b"],
+            &["__x__", "a\u{2028}", "a/b", ""],
+        );
+        for unknown in ["Zx", "Graph", "Script=Nothing", "L=Lu", "", "Is_L u", "gc=Greek"] {
+            assert!(Pattern::new(&format!("\\p{{{unknown}}}")).is_err(), "{unknown}");
+        }
+    }
+
     #[test]
     fn lookaround_at_the_edges_is_rewritten() {
         check("^(?!^[-+.]*$)[+-]?0*\\d*\\.?\\d*$", &["1", "-0.5", "+.5"], &["", "-", ".", "a"]);

@@ -396,11 +396,9 @@ impl Parser {
         };
         let name: String = self.text[start + 1..end].iter().collect();
         self.at = end + 1;
-        let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '='));
-        let parsed = is_plain.then(|| regex_syntax::parse(&format!("\\p{{{name}}}")).ok()).flatten();
-        match parsed.map(regex_syntax::hir::Hir::into_kind) {
-            Some(HirKind::Class(Class::Unicode(set))) => Ok(maybe_not(set, is_negated)),
-            _ => Err(self.error(&format!("the unknown property {name:?}"))),
+        match property(&name) {
+            Some(set) => Ok(maybe_not(set, is_negated)),
+            None => Err(self.error(&format!("the unknown property {name:?}"))),
         }
     }
 
@@ -443,6 +441,28 @@ impl Parser {
                 Ok(Atom::Letter(c))
             }
         }
+    }
+}
+
+/// The set of a property's name. A set of one and one of nothing are no sets to that parser, but their complements are.
+fn property(name: &str) -> Option<ClassUnicode> {
+    let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '='));
+    let set_of =
+        |letter: char, name: &str| match regex_syntax::parse(&format!("\\{letter}{{{name}}}")).ok()?.into_kind() {
+            HirKind::Class(Class::Unicode(set)) => Some(set),
+            _ => None,
+        };
+    match name.rsplit_once('=').unwrap_or(("gc", name)) {
+        _ if !is_plain => None,
+        // Halves of surrogate pairs are in no text that is UTF-8.
+        ("gc" | "General_Category", "Cs" | "Surrogate") => Some(ClassUnicode::empty()),
+        // What no script has is unassigned, private or such a half (UAX 24 §3.4).
+        ("sc" | "Script" | "scx" | "Script_Extensions", "Zzzz" | "Unknown") => {
+            let mut set = set_of('p', "Cn")?;
+            set.union(&set_of('p', "Co")?);
+            Some(set)
+        }
+        _ => set_of('p', name).or_else(|| Some(maybe_not(set_of('P', name)?, true))),
     }
 }
 
