@@ -66,8 +66,7 @@ impl<'a> ContentType<'a> {
 
     /// Whether the text is said to be UTF-8, or a subset of it, or nothing is said.
     pub fn is_utf8(&self) -> bool {
-        self.parameter("charset")
-            .is_none_or(|charset| ["utf-8", "utf8", "us-ascii"].iter().any(|name| charset.eq_ignore_ascii_case(name)))
+        self.parameter("charset").is_none_or(is_utf8)
     }
 }
 
@@ -92,21 +91,55 @@ impl MediaRange {
         Some(MediaRange { kind: kind.to_ascii_lowercase(), subtype: subtype.to_ascii_lowercase(), parameters })
     }
 
-    /// How well this range fits, higher is better; none if it does not. Exact with parameters, exact, `type/*`, `*/*`.
+    /// How well this range fits, higher is better; none if it does not. Exact with parameters, exact, exact but for parameters that make no difference,
+    /// `type/*+suffix`, `type/*`, `*/*`.
     pub fn fit(&self, sent: &ContentType<'_>) -> Option<u8> {
         // Most of what is sent is in lower case, and compared at once.
         let is = |own: &str, sent: &str| own == sent || own.eq_ignore_ascii_case(sent);
         let kind_fits = is(&self.kind, sent.kind);
         match (self.kind.as_str(), self.subtype.as_str()) {
-            ("*", _) => Some(0),
-            (_, "*") => kind_fits.then_some(1),
+            ("*", _) => return Some(0),
+            (_, "*") => return kind_fits.then_some(1),
+            (_, subtype) if kind_fits && is(subtype, sent.subtype) => {}
+            // ASP.NET writes `application/*+json`.
             (_, subtype) => {
-                let has = |(name, value): &(String, String)| {
-                    sent.parameter(name).is_some_and(|sent| sent.eq_ignore_ascii_case(value))
-                };
-                let fits = kind_fits && is(subtype, sent.subtype) && self.parameters.iter().all(has);
-                fits.then_some(2 + self.parameters.len() as u8)
+                let suffix = subtype.strip_prefix('*').filter(|suffix| suffix.starts_with('+'))?;
+                let at = sent.subtype.len().checked_sub(suffix.len()).filter(|at| *at > 0)?;
+                return (kind_fits && is(suffix, sent.subtype.get(at..)?)).then_some(2);
             }
+        }
+        let mut exact = 0;
+        for (name, value) in &self.parameters {
+            match sent.parameter(name) {
+                Some(sent) if sent.eq_ignore_ascii_case(value) => exact += 1,
+                sent if self.is_no_difference(name, value, sent) => {}
+                _ => return None,
+            }
+        }
+        let is_missing = |(name, _): &&(String, String)| sent.parameter(name).is_none();
+        let is_other = |(name, _): &(String, String)| !matches!(name.as_str(), "charset" | "boundary");
+        Some(
+            match (usize::from(exact) == self.parameters.len(), self.parameters.iter().filter(is_missing).any(is_other))
+            {
+                (true, _) => EXACT.saturating_add(exact),
+                (false, false) => EXACT - 1,
+                (false, true) => INEXACT,
+            },
+        )
+    }
+
+    /// Whether a parameter of the document makes no difference that is missing from what is sent, or there with another value: one that the registration
+    /// of the media type does not have (RFC 8259 §11: JSON has none), the charset that is the only one read here, a boundary, which each message
+    /// has of its own.
+    fn is_no_difference(&self, name: &str, value: &str, sent: Option<&str>) -> bool {
+        let (kind, subtype) = (self.kind.as_str(), self.subtype.as_str());
+        let is_json = (matches!(kind, "application" | "text") && subtype == "json") || subtype.ends_with("+json");
+        let is_form = kind == "application" && subtype == "x-www-form-urlencoded";
+        match name {
+            "boundary" => kind == "multipart",
+            "charset" => is_json || is_form || is_utf8(value),
+            // Somebody distinguishes versions by it.
+            _ => sent.is_none() && (is_form || (is_json && subtype == "json")),
         }
     }
 
@@ -114,6 +147,16 @@ impl MediaRange {
     pub fn is_range(&self) -> bool {
         self.subtype == "*"
     }
+}
+
+/// How well a media type fits that is the same, without parameters.
+const EXACT: u8 = 5;
+
+/// How well one fits that lacks a parameter by which somebody may distinguish it. Of several such, none is meant.
+pub(crate) const INEXACT: u8 = 3;
+
+fn is_utf8(charset: &str) -> bool {
+    ["utf-8", "utf8", "us-ascii"].iter().any(|name| charset.eq_ignore_ascii_case(name))
 }
 
 /// One parameter at the start of `text`, and what follows it.
@@ -219,9 +262,25 @@ mod tests {
             MediaRange::parse(range).unwrap().fit(&ContentType::parse(sent.as_bytes()).unwrap())
         };
         let rows = [
-            ("application/json", "Application/JSON; charset=utf-8", Some(2)),
-            ("application/json; charset=utf-8", "application/json; charset=UTF-8", Some(3)),
-            ("application/json; charset=utf-8", "application/json", None),
+            ("application/json", "Application/JSON; charset=utf-8", Some(5)),
+            ("application/json; charset=utf-8", "application/json; charset=UTF-8", Some(6)),
+            ("application/json; charset=utf-8", "application/json", Some(4)),
+            ("application/json; charset=utf-8", "application/json; charset=us-ascii", Some(4)),
+            ("application/json; odata=verbose", "application/json", Some(3)),
+            ("application/json; odata=verbose", "application/json; odata=minimal", None),
+            ("application/problem+json; charset=utf-8", "application/problem+json", Some(4)),
+            ("application/vnd.a+json; version=1", "application/vnd.a+json", None),
+            ("application/x-www-form-urlencoded; charset=UTF-8", "application/x-www-form-urlencoded", Some(4)),
+            ("multipart/form-data; boundary=a", "multipart/form-data; boundary=b", Some(4)),
+            ("text/plain; charset=utf-8", "text/plain", Some(4)),
+            ("text/plain; charset=iso-8859-1", "text/plain", None),
+            ("text/html; level=1", "text/html", None),
+            ("application/*+json", "application/hal+json", Some(2)),
+            ("application/*+json", "application/HAL+JSON; charset=utf-8", Some(2)),
+            ("application/*+json", "application/json", None),
+            ("application/*+json", "application/+json", None),
+            ("application/*+json", "text/a+json", None),
+            ("application/*+xml", "application/hal+json", None),
             ("application/*", "application/json", Some(1)),
             ("*/*", "image/png", Some(0)),
             ("text/*", "application/json", None),

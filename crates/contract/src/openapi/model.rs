@@ -2,11 +2,12 @@
 
 use super::read::Class;
 use super::security::{Demand, Requirement, SchemeKind, holds};
-use super::shape::ShapeId;
+use super::shape::{ShapeId, matching};
 use super::template::PathValues;
 use crate::media_type::MediaRange;
 use crate::message::Part;
-use crate::schema::SchemaId;
+use crate::pattern::Pattern;
+use crate::schema::{SchemaId, Types};
 
 /// How a value is written into a path, query, field or cookie (OpenAPI 3.1.1 §4.8.12.4).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -27,8 +28,8 @@ pub(crate) enum Coding {
     Style { style: Style, explode: bool, shape: ShapeId },
     /// JSON text.
     Json,
-    /// Plain text, validated as a string.
-    Text,
+    /// Plain text, of which becomes what its types allow.
+    Text { types: Types },
 }
 
 /// A parameter, or a header of a response or part.
@@ -65,6 +66,8 @@ pub(crate) enum Content {
     Multipart { schema: SchemaId, fields: FormFields },
     /// UTF-8 text, validated as a string.
     Text { schema: SchemaId },
+    /// UTF-8 text that stands for a number, boolean or null, or for a string beside these (OpenAPI 3.1.1, Appendix B).
+    Scalar { schema: SchemaId, types: Types },
     /// Texts of JSON in a row, validated as an array: in lines, or behind record separators.
     Sequence { schema: SchemaId, is_records: bool },
     /// XML. `is_text`: the schema allows strings alone, so the string is the text of the body, once it is known to be XML.
@@ -73,6 +76,13 @@ pub(crate) enum Content {
     Yaml { schema: SchemaId, is_text: bool },
     /// Bytes that nobody looks into.
     Opaque { min_bytes: u64, max_bytes: Option<u64> },
+}
+
+impl Content {
+    /// Whether no bytes at all are a body of it, which its schema then validates: an empty text, file or form (RFC 9110 §8.6).
+    pub(crate) fn may_be_empty(&self) -> bool {
+        matches!(self, Content::Text { .. } | Content::Scalar { .. } | Content::Form { .. } | Content::Opaque { .. })
+    }
 }
 
 /// What the root of an XML body is called where no `xml` object says so: after the components that the schema, or its elements, refer to. None: anything.
@@ -86,8 +96,10 @@ pub(crate) struct XmlRoot {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FormFields {
     pub(crate) fields: Vec<FormField>,
-    /// The shape of fields that are not listed.
-    pub(crate) other: Option<ShapeId>,
+    /// Those of `patternProperties`: their names are those of the message.
+    pub(crate) patterns: Vec<(Pattern, FormField)>,
+    /// What every other field is, where `additionalProperties` says so.
+    pub(crate) other: Option<Box<FormField>>,
     /// Fields that are not listed are expressly allowed.
     pub(crate) is_open: bool,
 }
@@ -95,7 +107,9 @@ pub(crate) struct FormFields {
 /// One field of a form or multipart body.
 #[derive(Clone, Debug)]
 pub(crate) struct FormField {
+    /// Empty where it is not listed: then it is called what the message calls it.
     pub(crate) name: String,
+    pub(crate) is_listed: bool,
     pub(crate) shape: ShapeId,
     pub(crate) style: Style,
     pub(crate) explode: bool,
@@ -131,13 +145,29 @@ impl FormField {
 }
 
 impl FormFields {
-    /// The declared field of a name: the one that is called so, then one whose brackets or members are, then one that takes what is left.
+    /// What a field is that is not listed.
+    fn unlisted(&self, sent: &[u8]) -> Option<&FormField> {
+        let name = std::str::from_utf8(sent).ok()?;
+        if self.fields.iter().any(|field| field.name == name) {
+            return None;
+        }
+        let at = matching(self.patterns.iter().map(|(pattern, _)| pattern), name);
+        at.and_then(|at| self.patterns.get(at)).map(|(_, field)| field).or(self.other.as_deref())
+    }
+
+    /// All that there are.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &FormField> {
+        self.fields.iter().chain(self.patterns.iter().map(|(_, field)| field)).chain(self.other.as_deref())
+    }
+
+    /// The declared field of a name: the one that is called so, then one whose brackets or members are, then one that takes what is left, then one whose pattern
+    /// the name matches, then what every other field is. A field that is written as its members is none by its own name.
     pub(crate) fn find(&self, sent: &[u8]) -> Option<&FormField> {
         let is_called = |field: &&FormField| field.spread.is_none() && field.name.as_bytes() == sent;
         let takes_rest = |field: &&FormField| field.spread.as_ref().is_some_and(|spread| spread.is_open);
         let mut fields = self.fields.iter();
         let called = fields.find(is_called).or_else(|| self.fields.iter().find(|field| field.takes(sent)));
-        called.or_else(|| self.fields.iter().find(takes_rest))
+        called.or_else(|| self.fields.iter().find(takes_rest)).or_else(|| self.unlisted(sent))
     }
 }
 

@@ -6,6 +6,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
 use crate::document::{Kind, Node, References};
+use crate::pattern::{Cache, Pattern};
 use crate::schema::{Base, Dialect, Types};
 
 /// A shape by its number.
@@ -23,6 +24,8 @@ pub(crate) struct Shape {
     pub(crate) types: Types,
     pub(crate) items: Option<ShapeId>,
     pub(crate) properties: Vec<(String, ShapeId)>,
+    /// Those of `patternProperties`, in their order.
+    pub(crate) patterns: Vec<(Pattern, ShapeId)>,
     /// What `additionalProperties` says, if it allows any.
     pub(crate) other: Option<ShapeId>,
     /// It is said that there may be properties beyond those listed.
@@ -53,11 +56,35 @@ impl Xml {
 }
 
 impl Shape {
-    /// The shape of a property.
+    /// That of a schema that says nothing.
+    const ANYTHING: Shape = Shape {
+        types: Types::ALL,
+        items: None,
+        properties: Vec::new(),
+        patterns: Vec::new(),
+        other: None,
+        is_open: true,
+        xml: None,
+    };
+
+    /// The shape of a property: the one that is called so, the first one whose pattern the name matches, or that of all others.
     pub(crate) fn property(&self, name: &str) -> Option<ShapeId> {
-        self.properties.iter().find(|(have, _)| have == name).map(|(_, shape)| *shape).or(self.other)
+        let listed = self.properties.iter().find(|(have, _)| have == name).map(|(_, shape)| *shape);
+        let matched = || self.patterns.get(matching(self.patterns.iter().map(|(pattern, _)| pattern), name)?);
+        listed.or_else(|| matched().map(|(_, shape)| *shape)).or(self.other)
     }
 }
+
+/// The place of the first pattern that a name matches. Longer names than JSON may have are rejected later, and match none.
+pub(crate) fn matching<'p>(mut patterns: impl Iterator<Item = &'p Pattern>, name: &str) -> Option<usize> {
+    if name.len() > MAX_MATCHED_BYTES {
+        return None;
+    }
+    patterns.position(|pattern| pattern.is_match(name.as_bytes()))
+}
+
+/// Longest name that is held to patterns, bytes.
+const MAX_MATCHED_BYTES: usize = 1_024;
 
 /// All shapes of a document.
 #[derive(Clone, Debug, Default)]
@@ -66,8 +93,7 @@ pub(crate) struct Shapes(Vec<Shape>);
 impl Shapes {
     /// A shape. One that is not there holds anything.
     pub(crate) fn get(&self, id: ShapeId) -> &Shape {
-        const ANYTHING: &Shape =
-            &Shape { types: Types::ALL, items: None, properties: Vec::new(), other: None, is_open: true, xml: None };
+        const ANYTHING: &Shape = &Shape::ANYTHING;
         self.0.get(id.0 as usize).unwrap_or(ANYTHING)
     }
 }
@@ -91,6 +117,7 @@ pub(crate) struct ShapeBuilder<'d> {
     dialect: Dialect,
     nullable_by_intent: bool,
     known: HashMap<Vec<usize>, ShapeId>,
+    patterns: Cache,
     shapes: Shapes,
     /// Shapes that have a number and no content yet.
     waiting: Vec<(ShapeId, Vec<Place<'d>>)>,
@@ -107,6 +134,7 @@ impl<'d> ShapeBuilder<'d> {
             dialect,
             nullable_by_intent,
             known: HashMap::new(),
+            patterns: Cache::default(),
             shapes: Shapes::default(),
             waiting: Vec::new(),
             referred: RefCell::default(),
@@ -141,6 +169,18 @@ impl<'d> ShapeBuilder<'d> {
         self.shapes.get(id)
     }
 
+    /// The schemas of a pattern of `patternProperties`, through references and composition.
+    pub(crate) fn pattern_schemas(&self, node: &'d Node, base: Base, pattern: &str) -> Vec<Place<'d>> {
+        let listed = |(part, base): &Place<'d>| Some((part.get("patternProperties")?.get(pattern)?, *base));
+        self.parts(&[(node, base)]).iter().filter_map(listed).collect()
+    }
+
+    /// The schemas of properties that nothing lists, through references and composition.
+    pub(crate) fn other_schemas(&self, node: &'d Node, base: Base) -> Vec<Place<'d>> {
+        let other = |(part, base): &Place<'d>| Some((part.get("additionalProperties")?, *base));
+        self.parts(&[(node, base)]).iter().filter_map(other).collect()
+    }
+
     /// The schemas of a property, through references and composition; empty if none lists it.
     pub(crate) fn property_schemas(&self, node: &'d Node, base: Base, name: &str) -> Vec<Place<'d>> {
         let listed = |(part, base): &Place<'d>| Some((part.get("properties")?.get(name)?, *base));
@@ -166,9 +206,7 @@ impl<'d> ShapeBuilder<'d> {
         }
         let id = ShapeId(self.shapes.0.len() as u32);
         self.known.insert(key, id);
-        let empty =
-            Shape { types: Types::ALL, items: None, properties: Vec::new(), other: None, is_open: true, xml: None };
-        self.shapes.0.push(empty);
+        self.shapes.0.push(Shape::ANYTHING);
         self.waiting.push((id, schemas));
         id
     }
@@ -178,27 +216,22 @@ impl<'d> ShapeBuilder<'d> {
         let types =
             schemas.iter().fold(Types::NONE, |all, (node, base)| all.with(self.types(node, *base, 0, &mut looks)));
         let parts = self.parts(schemas);
-        let mut named: Vec<(&'d str, Vec<Place<'d>>)> = Vec::new();
-        let mut index: HashMap<&'d str, usize> = HashMap::new();
-        for (part, base) in &parts {
-            for (key, value) in part.get("properties").map(Node::members).unwrap_or_default() {
-                let at = *index.entry(key.text.as_str()).or_insert(named.len());
-                if at == named.len() {
-                    named.push((&key.text, Vec::new()));
-                }
-                named.get_mut(at).into_iter().for_each(|(_, schemas)| schemas.push((value, *base)));
-            }
-        }
+        let (named, matched) = (members(&parts, "properties"), members(&parts, "patternProperties"));
         let all = |keyword: &str| -> Vec<Place<'d>> {
             let schemas = parts.iter().filter_map(|(part, base)| Some((part.get(keyword)?, *base)));
             schemas.filter(|(node, _)| node.as_bool() != Some(false)).collect()
         };
-        let (items, other, patterns) = (all("items"), all("additionalProperties"), all("patternProperties"));
-        let is_open = !other.is_empty() || !patterns.is_empty();
+        let (items, other) = (all("items"), all("additionalProperties"));
+        let is_open = !other.is_empty() || !matched.is_empty();
+        // One that cannot be translated is a problem of its schema.
+        let matched =
+            matched.into_iter().filter_map(|(text, schemas)| Some((self.patterns.compile(text).ok()?, schemas)));
+        let matched: Vec<(Pattern, Vec<Place<'d>>)> = matched.collect();
         Shape {
             types,
             items: (!items.is_empty()).then(|| self.number(items)),
             properties: named.into_iter().map(|(name, schemas)| (name.to_owned(), self.number(schemas))).collect(),
+            patterns: matched.into_iter().map(|(pattern, schemas)| (pattern, self.number(schemas))).collect(),
             other: (!other.is_empty()).then(|| self.number(other)),
             is_open,
             xml: parts.iter().find_map(|(part, _)| part.get("xml")).map(|node| Box::new(Xml::of(node))),
@@ -267,6 +300,22 @@ impl<'d> ShapeBuilder<'d> {
         }
         types
     }
+}
+
+/// The members that parts of a schema have under a keyword, in their order, each with all of its schemas.
+fn members<'d>(parts: &[Place<'d>], keyword: &str) -> Vec<(&'d str, Vec<Place<'d>>)> {
+    let mut named: Vec<(&'d str, Vec<Place<'d>>)> = Vec::new();
+    let mut index: HashMap<&'d str, usize> = HashMap::new();
+    for (part, base) in parts {
+        for (key, value) in part.get(keyword).map(Node::members).unwrap_or_default() {
+            let at = *index.entry(key.text.as_str()).or_insert(named.len());
+            if at == named.len() {
+                named.push((&key.text, Vec::new()));
+            }
+            named.get_mut(at).into_iter().for_each(|(_, schemas)| schemas.push((value, *base)));
+        }
+    }
+    named
 }
 
 /// What a schema calls a type.

@@ -95,12 +95,12 @@ impl Decoder<'_> {
         let shapes = self.shapes;
         let shape = shapes.get(shape);
         let count = pairs.count(name);
-        let kind = self.pick(shape.types, count);
+        let value = pairs.values(name).next().unwrap_or_default();
+        let kind = self.pick(shape.types, count, value);
         // A list may be spread over several fields (RFC 9110 §5.3) or, exploded, over several parameters.
         if count > 1 && !(kind == Kind::Array && (explode || style == Style::Simple)) {
             return Err(Rejected::Repeated);
         }
-        let value = pairs.values(name).next().unwrap_or_default();
         if kind != Kind::Scalar && pairs.values(name).any(|value| self.has_escaped(value, kind, style, explode)) {
             self.has_escaped = true;
             if self.splits_escaped {
@@ -216,8 +216,8 @@ impl Decoder<'_> {
         }
     }
 
-    /// What a value is taken for, by its types and how often it is there.
-    fn pick(&mut self, types: Types, count: usize) -> Kind {
+    /// What a value is taken for, by its types, how often it is there, and the first text.
+    fn pick(&mut self, types: Types, count: usize, first: &[u8]) -> Kind {
         if types == Types::ALL {
             return Kind::Scalar;
         }
@@ -226,7 +226,7 @@ impl Decoder<'_> {
             (_, true) => Kind::Object,
             _ => return Kind::Scalar,
         };
-        if !types.has_scalar() || (container == Kind::Array && count > 1) {
+        if !types.may_be_scalar(first) || (container == Kind::Array && count > 1) {
             return container;
         }
         self.has_choice = true;

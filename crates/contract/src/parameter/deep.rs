@@ -84,7 +84,9 @@ impl<'p> Brackets<'p> {
         let types = known.map_or(Types::ALL, |shape| shape.types);
         match (branch.branches.as_slice(), branch.values.as_slice()) {
             ([], values)
-                if types != Types::ALL && types.has(Types::ARRAY) && (values.len() > 1 || !types.has_scalar()) =>
+                if types != Types::ALL
+                    && types.has(Types::ARRAY)
+                    && (values.len() > 1 || !values.iter().any(|value| types.may_be_scalar(value))) =>
             {
                 let items =
                     known.and_then(|shape| shape.items).map_or(Types::ALL, |items| decoder.shapes.get(items).types);

@@ -8,3 +8,4 @@ mod text;
 pub(crate) use decode::{Attempt, Decoder, Escapes, Rejected};
 pub(crate) use deep::decode as decode_deep_object;
 pub(crate) use pairs::Pairs;
+pub(crate) use text::{Reading, push_scalar};

@@ -47,9 +47,15 @@ impl Types {
         Self(self.0 & other.0)
     }
 
-    /// Whether a value of these may be neither array nor object, so that it can be written as one text.
+    /// Whether a value of these may be a text, number or boolean, so that one text stands for it. Null does not count: a list that may be null is a
+    /// list, as an object that may be null is an object.
     pub const fn has_scalar(self) -> bool {
-        self.0 & !(Self::ARRAY.0 | Self::OBJECT.0) != 0
+        self.0 & !(Self::NULL.0 | Self::ARRAY.0 | Self::OBJECT.0) != 0
+    }
+
+    /// Whether this very text may be one value that is neither array nor object.
+    pub fn may_be_scalar(self, text: &[u8]) -> bool {
+        self.has_scalar() || (self.has(Self::NULL) && text == b"null")
     }
 
     /// Whether a value of these is an object, or null, which no text of a form or query stands for.

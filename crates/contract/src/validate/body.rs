@@ -152,6 +152,18 @@ impl<'s> BodyValidator<'s> {
         Ok(plan)
     }
 
+    /// There is no body, and the media type that was chosen takes none for an empty one: it is validated here.
+    pub(super) fn of_nothing(
+        contract: &'s Contract,
+        chosen: Chosen<'_>,
+        scratch: &mut Scratch,
+        findings: &mut Findings,
+    ) -> Result<BodyPlan<'s>, Enough> {
+        let plan = BodyValidator::chosen(contract, Ok(chosen), true, Framing::Empty, scratch, findings)?;
+        plan.validator.finish(findings)?;
+        Ok(Self::empty(contract))
+    }
+
     fn plan(contract: &'s Contract, state: State<'s>, required: bool, hold: Hold) -> BodyPlan<'s> {
         let limit = contract.options.limits.body_bytes;
         BodyPlan {
@@ -309,7 +321,12 @@ impl<'s> BodyValidator<'s> {
 
     /// Validates what is complete and decoded, as [`BodyValidator::finish_some`] does.
     fn finish_read(&mut self, findings: &mut Findings) -> Result<bool, Enough> {
-        if self.received == 0 {
+        let is_validated = match &self.state {
+            State::Plain(reader) => self.required && reader.may_be_empty(),
+            State::Finishing(_) => true,
+            _ => false,
+        };
+        if self.received == 0 && !is_validated {
             return Ok(true);
         }
         let mut work = match std::mem::replace(&mut self.state, State::Done) {
@@ -341,7 +358,8 @@ impl<'s> BodyValidator<'s> {
         while !self.finish_some(findings)? {}
         if self.received == 0 {
             return match self.required {
-                true if !matches!(self.state, State::Done) => {
+                // What nobody reads, and what was validated, may be empty.
+                true if !matches!(self.state, State::Done | State::Pass) => {
                     findings.add(Violation::new(code::BODY_MISSING, Where::of(Part::Body), "is required"))
                 }
                 _ => Ok(()),

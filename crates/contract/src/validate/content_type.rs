@@ -4,7 +4,7 @@ use super::code;
 use super::findings::{Violation, Where};
 use crate::body::Coding;
 use crate::contract::Contract;
-use crate::media_type::{ContentType, MediaRange};
+use crate::media_type::{ContentType, INEXACT, MediaRange};
 use crate::message::FieldSource;
 use crate::message::Part;
 use crate::openapi::{Body, Class, Content};
@@ -13,6 +13,16 @@ use crate::openapi::{Body, Class, Content};
 pub(super) struct Chosen<'c> {
     pub(super) content: Reading<'c>,
     pub(super) coding: Coding,
+}
+
+impl Chosen<'_> {
+    /// Whether no bytes at all are a body of it.
+    pub(super) fn may_be_empty(&self) -> bool {
+        match &self.content {
+            Reading::Content { content, .. } => content.may_be_empty() && self.coding == Coding::Identity,
+            Reading::Unread => true,
+        }
+    }
 }
 
 /// How the body is read.
@@ -46,8 +56,10 @@ pub(super) fn choose<'c>(
         return Err(reject(code::CONTENT_TYPE_MALFORMED, "is no single media type"));
     };
     let coding = coding_of(contract, encoding.unwrap_or_default(), encodings)?;
-    let best = body.media.iter().filter_map(|media| Some((media.range.fit(&sent)?, media))).max_by_key(|(fit, _)| *fit);
-    let Some((_, media)) = best else {
+    let fitting = || body.media.iter().filter_map(|media| Some((media.range.fit(&sent)?, media)));
+    let best = fitting().max_by_key(|(fit, _)| *fit);
+    let is_clear = |fit: u8| fit != INEXACT || fitting().filter(|(other, _)| *other == INEXACT).count() == 1;
+    let Some((_, media)) = best.filter(|(fit, _)| is_clear(*fit)) else {
         let what = format!("`{}/{}` is not declared", sent.kind, sent.subtype);
         return Err(reject(code::CONTENT_TYPE_UNDECLARED, &what));
     };

@@ -9,7 +9,7 @@ use super::value::in_turns;
 use crate::contract::Contract;
 use crate::escape::{brackets_of, unescape};
 use crate::json::push_string;
-use crate::openapi::{FieldKind, FormField, FormFields, Shape, ShapeId, Style};
+use crate::openapi::{FieldKind, FormField, FormFields, ShapeId, Style};
 use crate::options::Undeclared;
 use crate::parameter::{Attempt, Decoder, Escapes, Pairs, Rejected, decode_deep_object};
 use crate::schema::Run;
@@ -87,15 +87,16 @@ impl<'a> Assembly<'a> {
         let owners = self.owners(pairs, turn).await;
         let owner_of = |at: usize| owners.get(at).copied().flatten();
         let places = pairs.groups(|at| match owner_of(at) {
-            Some(owner) => (std::ptr::from_ref(owner).addr(), &[][..]),
-            None => (0, pairs.get(at).0),
+            Some(owner) if owner.is_listed => (std::ptr::from_ref(owner).addr(), &[][..]),
+            _ => (0, pairs.get(at).0),
         });
         turn.spend(pairs.len()).await;
         for group in places.chunk_by(|one, next| one.0 == next.0) {
             let Some((_, at)) = group.first() else { continue };
             let owner = owner_of(*at);
             mine.select(pairs, group);
-            let name = owner.map_or(pairs.get(*at).0, |field| field.name.as_bytes());
+            let listed = owner.filter(|field| field.is_listed);
+            let name = listed.map_or(pairs.get(*at).0, |field| field.name.as_bytes());
             let (start, was_first) = (json.len(), is_first);
             let mut decoder = Decoder {
                 shapes: &self.contract.shapes,
@@ -135,7 +136,7 @@ impl<'a> Assembly<'a> {
         let mut owners = Vec::with_capacity(pairs.len());
         for (sent, _) in pairs.iter() {
             owners.push(self.fields.find(sent));
-            turn.spend(1 + self.fields.fields.len() / 4).await;
+            turn.spend(1 + self.fields.fields.len() / 4 + self.fields.patterns.len()).await;
         }
         owners
     }
@@ -163,15 +164,13 @@ impl<'a> Assembly<'a> {
         };
         let Some(field) = owner else {
             let is_exploded = |field: &FormField| field.spread.is_some() && field.name.as_bytes() == name;
-            return match self.fields.other {
-                _ if self.fields.fields.iter().any(is_exploded) => Err(EXPLODED),
-                Some(shape) if is_json(self.contract, shape) => self.each(decoder, pairs, shape, name, json),
-                Some(shape) => decoder.named(pairs, name, shape, Style::Form, true),
-                None if self.contract.options.undeclared_body_fields != Undeclared::Reject && pairs.len() > 1 => {
+            return match () {
+                () if self.fields.fields.iter().any(is_exploded) => Err(EXPLODED),
+                () if self.contract.options.undeclared_body_fields != Undeclared::Reject && pairs.len() > 1 => {
                     // Nobody says that it has one value.
                     self.each_free(decoder, pairs, name)
                 }
-                None => decoder.free(pairs, name),
+                () => decoder.free(pairs, name),
             };
         };
         match field.kind {
@@ -217,9 +216,8 @@ impl<'a> Assembly<'a> {
     }
 
     /// Whether some field of a form may be JSON.
-    pub(crate) fn has_json(contract: &Contract, fields: &FormFields) -> bool {
-        fields.fields.iter().any(|field| matches!(field.kind, FieldKind::Json))
-            || fields.other.is_some_and(|shape| is_json(contract, shape))
+    pub(crate) fn has_json(fields: &FormFields) -> bool {
+        fields.all().any(|field| matches!(field.kind, FieldKind::Json))
     }
 
     /// Writes each value of a field: one, or the elements of an array.
@@ -256,13 +254,6 @@ impl<'a> Assembly<'a> {
         let check = self.contract.program.check(self.contract.anything, run);
         in_turns(check, text, 0, turn).await.map_err(|_| Rejected::Malformed("is not JSON"))
     }
-}
-
-/// Whether values of a field that is not listed are JSON: objects are (OpenAPI 3.1.1 §4.8.15.1.1).
-fn is_json(contract: &Contract, shape: ShapeId) -> bool {
-    let Shape { types, items, .. } = contract.shapes.get(shape);
-    let of_items = |items: &ShapeId| contract.shapes.get(*items).types.is_object();
-    types.is_object() || (types.has(Types::ARRAY) && !types.has_scalar() && items.as_ref().is_some_and(of_items))
 }
 
 #[cfg(test)]

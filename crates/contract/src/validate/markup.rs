@@ -140,7 +140,7 @@ impl<'a, 't> Composer<'a, 't> {
         if own.types == Types::ALL && own.properties.is_empty() && own.other.is_none() {
             return self.free(number, element, jobs);
         }
-        if own.types.has(Types::OBJECT) && !(is_plain && own.types.has_scalar()) {
+        if own.types.has(Types::OBJECT) && !(is_plain && own.types.may_be_scalar(self.tree.text(element).as_bytes())) {
             return self.object(number, element, shape, jobs);
         }
         if own.types.has(Types::OBJECT) {

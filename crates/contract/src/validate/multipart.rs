@@ -58,7 +58,7 @@ impl<'s> MultipartReader<'s> {
 
     /// Whether a field of the form is a file.
     pub(super) fn holds_files(&self) -> bool {
-        self.form.fields.fields.iter().any(|field| matches!(field.kind, FieldKind::File { .. }))
+        self.form.fields.all().any(|field| matches!(field.kind, FieldKind::File { .. }))
     }
 
     /// How much memory it takes.
@@ -122,7 +122,7 @@ impl Parts for Receiver<'_, '_> {
         if let Some(field) = field {
             wrong.extend(self.validate_fields(head, field));
         }
-        self.spend(STEPS_PER_PART + STEPS_PER_HEAD - self.form.rooms.steps);
+        self.spend(self.form.fields.patterns.len() as u64 + STEPS_PER_PART + STEPS_PER_HEAD - self.form.rooms.steps);
         let name = head.name.clone();
         *self.part = Some(OpenPart { name, field, content: Vec::new(), received: 0, is_rejected: false });
         wrong.into_iter().try_for_each(|violation| self.reject(violation))
@@ -160,7 +160,10 @@ impl Parts for Receiver<'_, '_> {
         }
         let Some(part) = self.part.take() else { return Ok(()) };
         match part.is_rejected {
-            true => self.rejected.push(part.field.map_or(part.name, |field| field.name.clone())),
+            true => self.rejected.push(match part.field.filter(|field| field.is_listed) {
+                Some(field) => field.name.clone(),
+                None => part.name,
+            }),
             false => self.fields.add(part.name.as_bytes(), &part.content),
         }
         Ok(())

@@ -85,7 +85,7 @@ impl Declared<'_> {
                 let types = self.contract.shapes.get(*shape).types;
                 types == crate::schema::Types::ALL || !types.has(crate::schema::Types::ARRAY)
             }
-            Coding::Json | Coding::Text => true,
+            Coding::Json | Coding::Text { .. } => true,
         }
     }
 

@@ -42,7 +42,7 @@ impl<'s> Reader<'s> {
                 let json = JsonReader::new(contract, *schema, collects, body, rooms);
                 Reader::Sequence(Box::new(SequenceReader::new(json, *is_records)))
             }
-            Content::Xml { .. } | Content::Yaml { .. } => {
+            Content::Xml { .. } | Content::Yaml { .. } | Content::Scalar { .. } => {
                 body.clear();
                 Reader::Whole(Box::new(WholeReader { contract, content, body, rooms }))
             }
@@ -62,6 +62,15 @@ impl<'s> Reader<'s> {
             Content::Opaque { min_bytes, max_bytes } => {
                 Reader::Opaque { received: 0, min_bytes: *min_bytes, max_bytes: *max_bytes }
             }
+        }
+    }
+
+    /// Whether no bytes at all are a body that it reads.
+    pub(super) fn may_be_empty(&self) -> bool {
+        match self {
+            Reader::Text(_) | Reader::Form(_) | Reader::Opaque { .. } => true,
+            Reader::Whole(whole) => whole.content.may_be_empty(),
+            Reader::Json(_) | Reader::Multipart(_) | Reader::Sequence(_) => false,
         }
     }
 
@@ -407,7 +416,7 @@ impl Form<'_> {
         let mut rejected = rejected.to_vec();
         let (mut found, mut has_escaped) = (Vec::new(), false);
         // Parts that are JSON stand in the same value, with the integers of JSON.
-        let from_text = !Assembly::has_json(self.contract, self.fields);
+        let from_text = !Assembly::has_json(self.fields);
         for attempt in Attempt::ALL {
             let assembly = Assembly { contract: self.contract, fields: self.fields, escapes, attempt, splits_escaped };
             let mut unread = Vec::new();
@@ -448,7 +457,7 @@ impl Form<'_> {
             return;
         }
         for (name, _) in pairs.iter() {
-            turn.spend(1 + self.fields.fields.len() / 4).await;
+            turn.spend(1 + self.fields.fields.len() / 4 + self.fields.patterns.len()).await;
             if self.fields.find(name).is_none() {
                 findings.add_shadow(Part::Body, name);
             }

@@ -207,6 +207,11 @@ impl<'c> Request<'c, '_> {
         };
         if self.parts.framing == Framing::Empty {
             if body.required {
+                if let Ok(chosen) = choose(contract, body, self.parts.fields)
+                    && chosen.may_be_empty()
+                {
+                    return BodyValidator::of_nothing(contract, chosen, scratch, findings);
+                }
                 findings.add(Violation::new(code::BODY_MISSING, Where::of(Part::Body), "is required"))?;
             }
             return Ok(BodyValidator::empty(contract));

@@ -58,15 +58,19 @@ pub(crate) fn validate<'c: 's, 's>(
         Some(_) if parts.responds_head || matches!(parts.status, 204 | 205 | 304) => Ok(BodyValidator::empty(contract)),
         Some(body) => {
             let chosen = choose(contract, body, parts.fields);
-            // Nothing at all is a good text, but no JSON and no XML.
+            // Nothing at all may be a good text, which is validated, but is no JSON and no XML.
             let required = matches!(
                 &chosen,
                 Ok(Chosen {
                     content: Reading::Content { content: Content::Json { .. } | Content::Xml { .. }, .. },
                     ..
                 })
-            );
+            ) || chosen.as_ref().is_ok_and(Chosen::may_be_empty);
             match (parts.framing, required) {
+                (Framing::Empty, true) if chosen.as_ref().is_ok_and(Chosen::may_be_empty) => match chosen {
+                    Ok(chosen) => BodyValidator::of_nothing(contract, chosen, scratch, findings),
+                    Err(_) => Ok(BodyValidator::empty(contract)),
+                },
                 (Framing::Empty, true) => {
                     findings.add(Violation::new(code::BODY_MISSING, Where::of(Part::Body), "is missing"))?;
                     Ok(BodyValidator::empty(contract))

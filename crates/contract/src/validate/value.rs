@@ -134,7 +134,7 @@ impl Present<'_> {
     ) -> (Vec<Fault>, bool) {
         let mut first: Vec<Fault> = Vec::new();
         let mut has_escaped = false;
-        let from_text = matches!(self.parameter.coding, Coding::Style { .. });
+        let from_text = !matches!(self.parameter.coding, Coding::Json);
         for attempt in Attempt::ALL {
             rooms.json.clear();
             let mut decoder = Decoder {
@@ -198,11 +198,9 @@ impl Present<'_> {
                 decoder.properties(self.pairs, shape, |at| belongs(contract, self.parameter, self.pairs, at))
             }
             Coding::Style { style, explode, shape } => decoder.named(self.pairs, name, *shape, *style, *explode),
-            Coding::Json | Coding::Text if self.pairs.count(name) > 1 => Err(Rejected::Repeated),
+            Coding::Json | Coding::Text { .. } if self.pairs.count(name) > 1 => Err(Rejected::Repeated),
             Coding::Json => decoder.verbatim(self.pairs.values(name).next().unwrap_or_default()),
-            Coding::Text => {
-                decoder.scalar(self.pairs.values(name).next().unwrap_or_default(), crate::schema::Types::STRING)
-            }
+            Coding::Text { types } => decoder.scalar(self.pairs.values(name).next().unwrap_or_default(), *types),
         }
     }
 }

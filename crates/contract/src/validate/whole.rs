@@ -1,4 +1,4 @@
-//! Bodies that are read as a whole, and become JSON text before their schema sees them: XML and YAML.
+//! Bodies that are read as a whole, and become JSON text before their schema sees them: XML, YAML, and text that stands for a number or boolean.
 
 use super::code;
 use super::findings::{Findings, MAX_SHADOWS, MAX_VIOLATIONS, Violation, Where};
@@ -11,8 +11,8 @@ use crate::contract::Contract;
 use crate::json::push_string;
 use crate::message::Part;
 use crate::openapi::Content;
-use crate::parameter::Attempt;
-use crate::schema::{SchemaId, Wanted};
+use crate::parameter::{Attempt, Reading, push_scalar};
+use crate::schema::{SchemaId, Types, Wanted};
 use crate::turn::Turn;
 
 /// Reads one body.
@@ -53,6 +53,7 @@ impl Complete<'_> {
                 self.json(*schema, false, findings, turn).await
             }
             Content::Xml { .. } => self.xml(text, findings, turn).await,
+            Content::Scalar { schema, types } => self.scalar(body, *schema, *types, findings, turn).await,
             Content::Yaml { schema, is_text } => {
                 let limits = &self.contract.options.limits;
                 let bounds = yaml::Bounds {
@@ -69,6 +70,35 @@ impl Complete<'_> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Text as its types allow: the first reading that satisfies the schema counts, and if none does, what is wrong with the first.
+    async fn scalar(
+        &mut self,
+        body: &[u8],
+        schema: SchemaId,
+        types: Types,
+        findings: &mut Findings,
+        turn: &Turn,
+    ) -> Result<(), Violation> {
+        let mut first: Option<Findings> = None;
+        for reading in [Reading::Typed, Reading::Strings] {
+            self.rooms.json.clear();
+            let has_choice = push_scalar(body, types, reading, &mut self.rooms.json);
+            let mut found = findings.fresh();
+            let validated = self.json(schema, true, &mut found, turn).await;
+            let _ = validated.or_else(|violation| found.add(violation));
+            if found.is_empty() {
+                let _ = findings.take(found);
+                return Ok(());
+            }
+            first.get_or_insert(found);
+            if !has_choice {
+                break;
+            }
+        }
+        let _ = first.map_or(Ok(()), |first| findings.take(first));
+        Ok(())
     }
 
     fn xml_bounds(&self) -> xml::Bounds {

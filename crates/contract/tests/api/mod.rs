@@ -6,6 +6,7 @@ mod bodies;
 mod documents;
 mod loading;
 mod multipart;
+mod ordinary;
 mod parameters;
 mod responses;
 mod security;
@@ -79,6 +80,12 @@ fn decision_in_pieces(contract: &Contract, request: &Request, size: usize) -> St
     validate(contract, request, size, &mut findings).unwrap_or_else(|| said(&findings))
 }
 
+/// The same of a body of which nobody knows how long it is.
+fn chunked_decision(contract: &Contract, request: &Request) -> String {
+    let mut findings = Findings::first();
+    validate_framed(contract, request, Framing::Unknown, usize::MAX, &mut findings).unwrap_or_else(|| said(&findings))
+}
+
 /// Everything that is wrong with a request, in order.
 fn all_decisions(contract: &Contract, request: &Request) -> Vec<String> {
     let mut findings = Findings::all();
@@ -95,6 +102,16 @@ fn shadows(contract: &Contract, request: &Request) -> Vec<String> {
 }
 
 fn validate(contract: &Contract, request: &Request, size: usize, findings: &mut Findings) -> Option<String> {
+    validate_framed(contract, request, framing(&request.body), size, findings)
+}
+
+fn validate_framed(
+    contract: &Contract,
+    request: &Request,
+    framing: Framing,
+    size: usize,
+    findings: &mut Findings,
+) -> Option<String> {
     let (path, query) = match request.target.split_once('?') {
         Some((path, query)) => (path, Some(query.as_bytes())),
         None => (request.target.as_str(), None),
@@ -104,13 +121,8 @@ fn validate(contract: &Contract, request: &Request, size: usize, findings: &mut 
         Found::UnknownPath => return Some("unknown path".to_owned()),
         Found::UnknownMethod { allow } => return Some(format!("unknown method, allow {allow}")),
     };
-    let parts = RequestParts {
-        path: path.as_bytes(),
-        query,
-        fields: &request.fields,
-        framing: framing(&request.body),
-        has_client_certificate: false,
-    };
+    let parts =
+        RequestParts { path: path.as_bytes(), query, fields: &request.fields, framing, has_client_certificate: false };
     let mut scratch = Scratch::new();
     let plan = matched.validate_request(&values, &parts, &mut scratch, findings);
     finish(plan, &request.body, size, findings);

@@ -1,14 +1,22 @@
 //! Bodies: media types, what reads each of them, and the fields of forms.
 
 use super::{At, Reader};
-use crate::document::Kind;
+use crate::document::{Kind, Node};
 use crate::media_type::MediaRange;
 use crate::openapi::model::{Body, Content, FieldKind, FormField, FormFields, Media, Spread, Style, XmlRoot};
 use crate::schema::Types;
-use crate::schema::{Dialect, Direction, SchemaId};
+use crate::schema::{Base, Dialect, Direction, SchemaId};
 
 /// Longest `minLength` of a file; a text of that length stands for it.
 const MAX_FILE_MINIMUM: u64 = 64 * 1024;
+
+/// What one text may stand for.
+const SCALARS: Types = Types::STRING.with(Types::NUMBER).with(Types::BOOLEAN).with(Types::NULL);
+
+/// What a plain text stands for: what its schema says, and a string where that says nothing.
+pub(super) fn scalars_of(types: Types) -> Types {
+    if types == Types::ALL { Types::STRING } else { types.within(SCALARS) }
+}
 
 /// Media types that one reader reads.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -212,7 +220,8 @@ impl<'d> Reader<'d> {
         let (needed, what) = match class {
             Class::Json | Class::Lines | Class::Records | Class::Xml | Class::Yaml => (Types::ALL, ""),
             Class::Form | Class::Multipart => (Types::OBJECT, "a form is an object"),
-            Class::Text | Class::Binary => (Types::STRING, "text and bytes are strings"),
+            Class::Text => (SCALARS, "text stands for no array and no object"),
+            Class::Binary => (Types::STRING, "bytes are a string"),
         };
         // What nothing satisfies may be a problem, such as a type that does not exist: reading the schema tells.
         if types == Types::NONE {
@@ -253,7 +262,13 @@ impl<'d> Reader<'d> {
             }
             Class::Yaml => Some(Content::Yaml { schema: self.schema(schema, at.base, direction), is_text }),
             Class::Json => Some(Content::Json { schema: self.schema(schema, at.base, direction) }),
-            Class::Text => Some(Content::Text { schema: self.schema(schema, at.base, direction) }),
+            Class::Text => {
+                let types = scalars_of(types);
+                let schema = self.schema(schema, at.base, direction);
+                // Null is what nothing stands for where a string may.
+                let is_string = types.with(Types::NULL) == Types::STRING.with(Types::NULL);
+                Some(if is_string { Content::Text { schema } } else { Content::Scalar { schema, types } })
+            }
             Class::Form | Class::Multipart => {
                 let is_multipart = class == Class::Multipart;
                 let fields = self.form_fields(schema, at.get("encoding"), is_multipart, direction);
@@ -339,27 +354,43 @@ impl<'d> Reader<'d> {
         for (name, property) in &shape.properties {
             let encoding = encoding.and_then(|encoding| encoding.get(name));
             let schemas = self.shapes.property_schemas(schema.node, schema.base, name);
-            let schemas: Vec<At<'d>> = schemas
-                .into_iter()
-                .flat_map(|(node, base)| self.shapes.composed(node, base))
-                .map(|(node, base)| At { node, base })
-                .collect();
+            let schemas = self.all_of(schemas);
             let kind_of = FieldSource { schemas: &schemas, shape: *property, is_multipart };
-            fields.push(self.form_field(name, &kind_of, encoding, direction));
+            fields.push(self.form_field(Some(name), &kind_of, encoding, direction));
         }
         self.distinguish(schema, &fields, shape.is_open);
-        FormFields { fields, other: shape.other, is_open: shape.is_open || shape.properties.is_empty() }
+        let mut patterns = Vec::new();
+        for (pattern, property) in &shape.patterns {
+            let schemas = self.shapes.pattern_schemas(schema.node, schema.base, pattern.text());
+            let schemas = self.all_of(schemas);
+            let kind_of = FieldSource { schemas: &schemas, shape: *property, is_multipart };
+            patterns.push((pattern.clone(), self.form_field(None, &kind_of, None, direction)));
+        }
+        let other = shape.other.map(|other| {
+            let schemas = self.shapes.other_schemas(schema.node, schema.base);
+            let schemas = self.all_of(schemas);
+            let kind_of = FieldSource { schemas: &schemas, shape: other, is_multipart };
+            Box::new(self.form_field(None, &kind_of, None, direction))
+        });
+        FormFields { fields, patterns, other, is_open: shape.is_open || shape.properties.is_empty() }
+    }
+
+    /// Schemas, and everything that their references and composition add to them.
+    fn all_of(&self, schemas: Vec<(&'d Node, Base)>) -> Vec<At<'d>> {
+        let composed = schemas.into_iter().flat_map(|(node, base)| self.shapes.composed(node, base));
+        composed.map(|(node, base)| At { node, base }).collect()
     }
 
     fn form_field(
         &mut self,
-        name: &str,
+        name: Option<&str>,
         source: &FieldSource<'_, 'd>,
         encoding: Option<At<'d>>,
         direction: Direction,
     ) -> FormField {
         let mut field = FormField {
-            name: name.to_owned(),
+            name: name.unwrap_or_default().to_owned(),
+            is_listed: name.is_some(),
             shape: source.shape,
             style: Style::Form,
             explode: true,

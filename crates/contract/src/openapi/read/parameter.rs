@@ -3,7 +3,7 @@
 use super::{At, Reader};
 use crate::message::Part;
 use crate::openapi::model::{Coding, Parameter, Style};
-use crate::schema::{Direction, SchemaId};
+use crate::schema::{Direction, SchemaId, Types};
 
 /// Members that say what the value of a parameter or header is.
 const VALUE: &[&str] =
@@ -118,7 +118,11 @@ impl<'d> Reader<'d> {
         let media = self.follow(media)?;
         let coding = match super::content::class_of_name(name) {
             Some(super::content::Class::Json) => Coding::Json,
-            Some(super::content::Class::Text) => Coding::Text,
+            Some(super::content::Class::Text) => {
+                let schema = media.get("schema");
+                let types = schema.map_or(Types::ALL, |schema| self.shapes.types_of(schema.node, schema.base));
+                Coding::Text { types: super::content::scalars_of(types) }
+            }
             _ => {
                 self.fault(media, format!("there is no reader for `{name}` in a parameter; JSON and text have one"));
                 return None;
