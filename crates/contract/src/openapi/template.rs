@@ -181,43 +181,46 @@ impl PathValues {
     }
 }
 
-/// Whether the pieces cover `segment`, which starts at byte `start` of the path; notes the values. Each expression takes at least one byte, and as
-/// few as it can, the last as many as are left.
+/// Whether the pieces cover `segment`, which starts at byte `start` of the path; notes the values. Each expression takes at least one byte, and of several the
+/// first takes as much as it can, then the second: `{name}.{kind}` is split at the last dot, as servers do whose routes become regular expressions.
 pub(crate) fn covers(pieces: &[Piece], segment: &[u8], start: usize, values: &mut PathValues) -> bool {
-    let mut at = 0;
-    for (index, piece) in pieces.iter().enumerate() {
-        let rest = segment.get(at..).unwrap_or_default();
+    let mut end = segment.len();
+    for (index, piece) in pieces.iter().enumerate().rev() {
+        let rest = segment.get(..end).unwrap_or_default();
         match piece {
             Piece::Text(text) => {
-                if !rest.starts_with(text) {
+                if !rest.ends_with(text) {
                     return false;
                 }
-                at += text.len();
+                end -= text.len();
             }
             Piece::Value(number) => {
-                let Some(len) = value_len(pieces.get(index + 1..).unwrap_or_default(), rest) else { return false };
-                values.set(*number, start + at, start + at + len);
-                at += len;
+                let Some(len) = value_len(pieces.get(..index).unwrap_or_default(), rest) else { return false };
+                values.set(*number, start + end - len, start + end);
+                end -= len;
             }
         }
     }
-    at == segment.len()
+    end == 0
 }
 
-/// How much of `rest` an expression takes that is followed by `after`.
-fn value_len(after: &[Piece], rest: &[u8]) -> Option<usize> {
-    let len = match after {
+/// How much of the end of `rest` an expression takes that `before` precedes.
+fn value_len(before: &[Piece], rest: &[u8]) -> Option<usize> {
+    let len = match before {
         [] => rest.len(),
-        // The last text of a segment stands at its end.
+        // The first text of a segment stands at its start.
         [Piece::Text(text)] => rest.len().checked_sub(text.len())?,
-        [Piece::Text(text), ..] => 1 + find(rest.get(1..)?, text)?,
-        [Piece::Value(_), ..] => return None,
+        [.., Piece::Text(text)] => {
+            let at = find_last(rest.get(..rest.len().checked_sub(1)?)?, text)?;
+            rest.len().checked_sub(at + text.len())?
+        }
+        [.., Piece::Value(_)] => return None,
     };
     (len > 0).then_some(len)
 }
 
-fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
-    haystack.windows(needle.len()).position(|window| window == needle)
+fn find_last(haystack: &[u8], needle: &[u8]) -> Option<usize> {
+    haystack.windows(needle.len()).rposition(|window| window == needle)
 }
 
 /// Text of a template in the form of canonical paths: unreserved characters as they are, escapes in upper case, anything that a path cannot hold
@@ -319,12 +322,19 @@ mod tests {
 
     #[test]
     fn pieces_cover_whole_segments() {
-        let rows: [(&str, &str, Option<&[&str]>); 9] = [
+        let rows: [(&str, &str, Option<&[&str]>); 16] = [
             ("/{x}.json", "a.json", Some(&["a"])),
             ("/{x}.json", "a.b.json", Some(&["a.b"])),
             ("/{x}.json", ".json", None),
             ("/{x}.json", "a.xml", None),
-            ("/{x}-{y}", "a-b-c", Some(&["a", "b-c"])),
+            ("/{x}-{y}", "a-b-c", Some(&["a-b", "c"])),
+            ("/{x}.{y}", "a.b.png", Some(&["a.b", "png"])),
+            ("/{x}.{y}.{z}", "a.b.c.d", Some(&["a.b", "c", "d"])),
+            ("/{x}-{y}.{z}", "x-y.z-w.v", Some(&["x-y.z", "w", "v"])),
+            ("/{x}-{y}.{z}", "x-y.z.v-w", Some(&["x", "y.z", "v-w"])),
+            ("/{x}.{y}", "a..", Some(&["a", "."])),
+            ("/{x}.{y}", "..a", Some(&[".", "a"])),
+            ("/v{x}.{y}w", "v1.2.3w", Some(&["1.2", "3"])),
             ("/{x}-{y}", "-b", None),
             ("/{x}..{y}", "1..2", Some(&["1", "2"])),
             ("/v{x}", "v1", Some(&["1"])),
