@@ -76,10 +76,13 @@ pub struct Options {
     pub undeclared_body_fields: Undeclared,
     /// A body where the operation declares none: `Reject` or let it pass unread.
     pub undeclared_body: Undeclared,
-    /// The same of a response.
+    /// A body of a response whose declaration has no `content`, which says nothing of a body.
     pub undeclared_response_body: Undeclared,
-    /// A status that is not declared, where there is no `default`.
+    /// A status that is not declared, where there is no `default`. `Reject` spares operations that declare no responses at all, and what a conditional
+    /// request or one for a range is answered.
     pub undeclared_status: Undeclared,
+    /// Whether members that may only be read are rejected in requests, and those that may only be written in responses; none: in OpenAPI 3.0, not in 3.1.
+    pub reject_read_only: Option<bool>,
     /// A parameter that holds one value and is there more than once passes if each of its values is valid.
     pub allow_repeated_scalars: bool,
     /// What an escaped delimiter is.
@@ -112,8 +115,9 @@ impl Default for Options {
             undeclared_cookies: Undeclared::Ignore,
             undeclared_body_fields: Undeclared::Reject,
             undeclared_body: Undeclared::Reject,
-            undeclared_response_body: Undeclared::Reject,
+            undeclared_response_body: Undeclared::Report,
             undeclared_status: Undeclared::Reject,
+            reject_read_only: None,
             allow_repeated_scalars: false,
             escaped_delimiters: EscapedDelimiters::default(),
             formats: None,

@@ -421,7 +421,7 @@ fn compositions_are_compiled_in_linear_looks() {
         let node = support::node::parse(schema).unwrap();
         let mut registry = support::registry::Registry::default();
         let base = registry.add("http://localhost/schema", &node, Dialect::OpenApi31);
-        let options = Options { reject_unknown_fields, ..Options::default() };
+        let options = Options { reject_unknown_fields, reject_read_only: Some(true), ..Options::default() };
         let mut builder = contract::schema::Builder::new(&registry, options);
         let target = contract::schema::Target { node: &node, base, dialect: Dialect::OpenApi31 };
         let id = builder.add(target, Direction::Request);

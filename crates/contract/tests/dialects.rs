@@ -33,6 +33,65 @@ fn check_31(schema: &str, rows: &[Row<'_>]) {
     check(schema, Dialect::OpenApi31, Direction::Request, Options::default(), rows);
 }
 
+/// Under the setting that makes `readOnly` more than an annotation.
+fn one_way() -> Options {
+    Options { reject_read_only: Some(true), ..Options::default() }
+}
+
+/// A request under it, as 3.1.
+fn check_one_way(schema: &str, rows: &[Row<'_>]) {
+    check(schema, Dialect::OpenApi31, Direction::Request, one_way(), rows);
+}
+
+/// 3.1: an annotation (3.1.1 §4.8.24). 3.0 says what is required, whatever becomes of such members.
+#[test]
+fn read_only_is_an_annotation_in_3_1_unless_that_is_asked_for() {
+    let schema = r#"{"type":"object","additionalProperties":false,"required":["id","name","secret"],"properties":{
+        "id":{"type":"integer","readOnly":true},"name":{"type":"string"},"secret":{"type":"string","writeOnly":true}}}"#;
+    let (all, no_id, no_secret) =
+        (r#"{"id":1,"name":"a","secret":"s"}"#, r#"{"name":"a","secret":"s"}"#, r#"{"id":1,"name":"a"}"#);
+    let wrong = r#"{"id":"x","name":"a","secret":"s"}"#;
+    let missing = |pointer| Some((Reason::Required, pointer));
+    let ignoring = || Options { reject_read_only: Some(false), ..Options::default() };
+    for (dialect, direction, options, rows) in [
+        (Dialect::OpenApi31, Direction::Request, Options::default(), [None, missing("/id"), missing("/secret")]),
+        (Dialect::OpenApi31, Direction::Response, Options::default(), [None, missing("/id"), missing("/secret")]),
+        (Dialect::OpenApi31, Direction::Request, ignoring(), [None, missing("/id"), missing("/secret")]),
+        (
+            Dialect::OpenApi31,
+            Direction::Request,
+            one_way(),
+            [Some((Reason::ReadOnly, "/id")), None, Some((Reason::ReadOnly, "/id"))],
+        ),
+        (
+            Dialect::OpenApi31,
+            Direction::Response,
+            one_way(),
+            [Some((Reason::WriteOnly, "/secret")), Some((Reason::WriteOnly, "/secret")), None],
+        ),
+        (
+            Dialect::OpenApi30,
+            Direction::Request,
+            Options::default(),
+            [Some((Reason::ReadOnly, "/id")), None, Some((Reason::ReadOnly, "/id"))],
+        ),
+        (
+            Dialect::OpenApi30,
+            Direction::Request,
+            one_way(),
+            [Some((Reason::ReadOnly, "/id")), None, Some((Reason::ReadOnly, "/id"))],
+        ),
+        (Dialect::OpenApi30, Direction::Request, ignoring(), [None, None, missing("/secret")]),
+        (Dialect::OpenApi30, Direction::Response, ignoring(), [None, missing("/id"), None]),
+    ] {
+        let rows: Vec<_> = [all, no_id, no_secret].into_iter().zip(rows).collect();
+        check(schema, dialect, direction, options, &rows);
+    }
+    // What passes is of its type.
+    check(schema, Dialect::OpenApi31, Direction::Request, Options::default(), &[(wrong, Some((Reason::Type, "/id")))]);
+    check(schema, Dialect::OpenApi30, Direction::Request, ignoring(), &[(wrong, Some((Reason::Type, "/id")))]);
+}
+
 const TYPE: Reason = Reason::Type;
 
 #[test]
@@ -102,14 +161,14 @@ fn members_that_may_not_travel_are_rejected_and_not_required() {
         ],
     );
     let composed = r#"{"allOf":[{"type":"object","properties":{"id":{"readOnly":true}}},{"required":["id"]}]}"#;
-    check(composed, Dialect::OpenApi31, Direction::Request, Options::default(), &[("{}", None)]);
+    check(composed, Dialect::OpenApi31, Direction::Request, one_way(), &[("{}", None)]);
 }
 
 /// Wherever a member gets its schema from.
 #[test]
 fn members_that_may_not_travel_are_found_wherever_they_are_declared() {
     let read_only = |pointer| Some((Reason::ReadOnly, pointer));
-    check_31(
+    check_one_way(
         r#"{"type":"object","patternProperties":{"^r":{"readOnly":true}},"additionalProperties":{"type":"integer"}}"#,
         &[(r#"{"x":1}"#, None), (r#"{"r1":1}"#, read_only("/r1")), (r#"{"x":1,"\u0072":1}"#, read_only("/r"))],
     );
@@ -118,7 +177,7 @@ fn members_that_may_not_travel_are_found_wherever_they_are_declared() {
     let branches = r##"{"type":"object","properties":{"o":{"oneOf":[{"$ref":"#/$defs/made"},{"type":"string"}]},
         "l":{"type":"array","items":{"type":"object","properties":{"m":{"allOf":[{"anyOf":[{"$ref":"#/$defs/made"},{"type":"string"}]}]}}}}},
         "$defs":{"made":{"type":"integer","readOnly":true}}}"##;
-    check_31(
+    check_one_way(
         branches,
         &[
             (r#"{"o":"x","l":[{"m":"x"}]}"#, None),
@@ -126,7 +185,7 @@ fn members_that_may_not_travel_are_found_wherever_they_are_declared() {
             (r#"{"l":[{"m":1}]}"#, Some((Reason::AnyOf, "/l/0/m"))),
         ],
     );
-    check(branches, Dialect::OpenApi31, Direction::Response, Options::default(), &[(r#"{"o":1,"l":[{"m":1}]}"#, None)]);
+    check(branches, Dialect::OpenApi31, Direction::Response, one_way(), &[(r#"{"o":1,"l":[{"m":1}]}"#, None)]);
 }
 
 /// One part may be asked of two objects, and only one of them forbids the member that the part requires.
@@ -138,7 +197,7 @@ fn what_is_exempt_in_one_object_is_required_in_another() {
         "both":{"allOf":[{"$ref":"#/$defs/named"},{"required":["name"]}]}},
       "$defs":{"identified":{"type":"object","required":["id"],"properties":{"id":{"type":"integer"}}},
                "named":{"allOf":[{"$ref":"#/$defs/identified"},{"properties":{"name":{"type":"string"}}}]}}}"##;
-    check_31(
+    check_one_way(
         schema,
         &[
             (r#"{"created":{}}"#, None),

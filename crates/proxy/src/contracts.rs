@@ -12,6 +12,7 @@ use std::sync::Arc;
 use config::{Config, ContractChoice, ContractConfig, Mode, RouteConfig};
 use contract::Contract;
 use contract::openapi::{Operation, Scheme, SchemeKind};
+use contract::options::Undeclared;
 use graphql::{Endpoint, requires_document};
 use wire::http::RequestHead;
 
@@ -200,9 +201,34 @@ fn of_document(
     let mut problems = Vec::new();
     let rules = rules(config, &contract, whole, &mut problems);
     let mut warnings = document_warnings(&contract);
+    warnings.extend(check_responses(config, &contract, &rules));
     warnings.extend(check_schemes(config, &contract, &mut problems));
     warnings.extend(check_fields(config, &contract, &rules, whole, &mut problems));
     if problems.is_empty() { Ok(Compiled { contract, graphql: None, rules, warnings }) } else { Err(problems) }
+}
+
+/// What the document does not say of responses that are blocked: what passes, and is listed as a shadow.
+fn check_responses(config: &ContractConfig, contract: &Contract, rules: &[Rule]) -> Vec<String> {
+    let document = config.document.display();
+    let blocked = contract.operations().iter().zip(rules).filter(|(_, rule)| rule.response == Mode::Block);
+    let blocked: Vec<&Operation> = blocked.map(|(operation, _)| operation).collect();
+    let count = |is_open: fn(&Operation) -> bool| blocked.iter().filter(|operation| is_open(operation)).count();
+    let (bodies, responses) = (count(Operation::leaves_bodies_open), count(Operation::leaves_responses_open));
+    let warning = |number: usize, what: &str| {
+        let all = contract.operations().len();
+        format!(
+            "{document}: {number} of {all} operations {what} passes unvalidated, and is listed (see \"Where a document says nothing\" in docs/api-contracts.md)"
+        )
+    };
+    let options = &config.options;
+    let mut warnings = Vec::new();
+    if bodies > 0 && options.undeclared_response_body == Undeclared::Report {
+        warnings.push(warning(bodies, "have a response without `content`: a body of it"));
+    }
+    if responses > 0 && options.undeclared_status != Undeclared::Ignore {
+        warnings.push(warning(responses, "have no `responses`: each response"));
+    }
+    warnings
 }
 
 /// Whether any message may be rejected under the contract.

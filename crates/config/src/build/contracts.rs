@@ -179,9 +179,12 @@ impl Build<'_> {
             read("cookies", &mut options.undeclared_cookies);
             read("body_fields", &mut options.undeclared_body_fields);
             read("body", &mut options.undeclared_body);
-            options.undeclared_response_body = options.undeclared_body;
+            if options.undeclared_body == Undeclared::Ignore {
+                options.undeclared_response_body = Undeclared::Ignore;
+            }
             read("response_body", &mut options.undeclared_response_body);
             read("status", &mut options.undeclared_status);
+            options.reject_read_only = read::text(node, "read_only").map(|word| word == "reject");
         }
         if let Some(node) = node.get("limits") {
             contract_limits(node, &mut options.limits);

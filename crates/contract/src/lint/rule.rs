@@ -52,7 +52,7 @@ rules! {
         "A key in the query stands in logs and histories."
         "move the key into a header field";
     ResponseUndescribed "response_undescribed" warning
-        "No successful response declares a body, so a response with one is rejected (`body_undeclared`)."
+        "No successful response declares a body, so one passes unvalidated, and is listed (`undeclared.response_body`)."
         "declare `content` with a schema, or the status 204";
     ResponseUnchecked "response_unchecked" warning
         "A response body has no schema, so any passes."

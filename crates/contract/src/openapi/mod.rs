@@ -8,7 +8,7 @@ mod shape;
 mod template;
 
 pub use model::Operation;
-pub(crate) use model::{Body, Coding, Content, FieldKind, FormField, FormFields, Parameter, Style, XmlRoot};
+pub(crate) use model::{Body, Coding, Content, FieldKind, FormField, FormFields, Parameter, Response, Style, XmlRoot};
 pub(crate) use read::{Class, METHODS, dialect, is_of_bytes, read};
 pub(crate) use router::{Leaf, Router};
 pub use security::{Demand, Requirement, Scheme, SchemeKind};

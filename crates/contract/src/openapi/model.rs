@@ -4,7 +4,7 @@ use super::read::Class;
 use super::security::{Demand, Requirement, SchemeKind, holds};
 use super::shape::{ShapeId, matching};
 use super::template::PathValues;
-use crate::media_type::MediaRange;
+use crate::media_type::{ContentType, INEXACT, MediaRange};
 use crate::message::Part;
 use crate::pattern::Pattern;
 use crate::schema::{SchemaId, Types};
@@ -189,6 +189,13 @@ pub(crate) struct Body {
     pub(crate) media: Vec<Media>,
 }
 
+impl Body {
+    /// Whether the document names this very media type, by no range.
+    pub(crate) fn declares(&self, sent: &ContentType<'_>) -> bool {
+        self.media.iter().any(|media| media.range.fit(sent).is_some_and(|fit| fit >= INEXACT))
+    }
+}
+
 /// What one status promises.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Response {
@@ -207,6 +214,11 @@ pub(crate) struct Responses {
 }
 
 impl Responses {
+    /// Whether the document says nothing of responses.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.exact.is_empty() && self.default.is_none() && self.ranges.iter().all(Option::is_none)
+    }
+
     /// What the document says of a status.
     pub(crate) fn find(&self, status: u16) -> Option<&Response> {
         let exact = self.exact.iter().find(|(have, _)| *have == status).map(|(_, response)| response);
@@ -322,6 +334,20 @@ impl Operation {
         holds(query, name.as_bytes())
             && !self.query.iter().any(|parameter| parameter.name == name)
             && !demands.any(is_key)
+    }
+
+    /// Whether the document says nothing of its responses.
+    pub fn leaves_responses_open(&self) -> bool {
+        self.responses.is_empty()
+    }
+
+    /// Whether some response that may have a body has no `content`, which says nothing of it.
+    pub fn leaves_bodies_open(&self) -> bool {
+        let Responses { exact, ranges, default } = &self.responses;
+        let has_body = |status: u16| !matches!(status, 100..=199 | 204 | 205 | 304);
+        let exact = exact.iter().filter(|(status, _)| has_body(*status)).map(|(_, response)| response);
+        let mut all = exact.chain(ranges.iter().skip(1).flatten()).chain(default);
+        self.method != "HEAD" && all.any(|response| response.body.is_none())
     }
 
     /// Whether the document declares this very status. What it says of a class, or by `default`, does not speak of it.

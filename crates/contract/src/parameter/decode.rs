@@ -72,6 +72,8 @@ pub(crate) struct Decoder<'s> {
     pub(crate) splits_escaped: bool,
     /// A value that is split holds an escaped delimiter.
     pub(crate) has_escaped: bool,
+    /// How many elements the array had that was written last.
+    pub(crate) elements: usize,
 }
 
 /// What a value is taken for.
@@ -281,6 +283,7 @@ impl Decoder<'_> {
             self.comma(&mut is_first);
             let value = if self.escapes == Escapes::Raw { value.trim_ascii() } else { value };
             self.scalar(value, types)?;
+            self.elements = count + 1;
         }
         self.json.push(b']');
         Ok(())

@@ -440,6 +440,11 @@ impl<'n> Builder<'n> {
     /// Puts a schema that says so in the place of one that may not travel.
     fn forbid(&mut self, id: &mut Id, forbidden: &[Option<Reason>], never: &mut HashMap<Reason, Id>) {
         let Some(reason) = forbidden.get(*id as usize).copied().flatten() else { return };
+        if self.options.reject_read_only == Some(false) {
+            // It may be there all the same, and is not required.
+            self.schemas[*id as usize].forbidden = Some(reason);
+            return;
+        }
         *id = *never.entry(reason).or_insert_with(|| {
             self.schemas.push(Schema { never: Some(reason), forbidden: Some(reason), ..Schema::default() });
             (self.schemas.len() - 1) as Id

@@ -211,18 +211,23 @@ impl<'n> Reader<'_, 'n> {
             },
             "const" => self.out.values.push(([Constant::new(value)].into_iter().collect(), Reason::Const)),
             "readOnly" => {
-                if self.flag(name, value) && self.direction == Direction::Request {
+                if self.flag(name, value) && self.direction == Direction::Request && self.travels_one_way() {
                     self.out.forbidden = Some(Reason::ReadOnly);
                 }
             }
             "writeOnly" => {
-                if self.flag(name, value) && self.direction == Direction::Response {
+                if self.flag(name, value) && self.direction == Direction::Response && self.travels_one_way() {
                     self.out.forbidden = Some(Reason::WriteOnly);
                 }
             }
             _ => return false,
         }
         true
+    }
+
+    /// Whether `readOnly` and `writeOnly` are more than annotations: in 3.0 they change what is required, whatever becomes of such members.
+    fn travels_one_way(&self) -> bool {
+        self.builder.options.reject_read_only.unwrap_or_default() || self.is_30()
     }
 
     fn types(&mut self, value: &'n Node) -> Types {

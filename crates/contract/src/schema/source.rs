@@ -15,7 +15,7 @@ pub enum Dialect {
 /// Which way the value travels: decides about `readOnly` and `writeOnly`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Direction {
-    /// From client to upstream: `readOnly` members are rejected and never required.
+    /// From client to upstream: where `readOnly` counts, such members are rejected and never required.
     Request,
     /// From upstream to client: `writeOnly` members are rejected and never required.
     Response,
@@ -76,6 +76,9 @@ pub struct Options {
     pub lenient_times: bool,
     /// In 3.0, `nullable: true` allows null whatever stands beside it.
     pub nullable_by_intent: bool,
+    /// Whether members that may only be read are rejected in requests, and those that may only be written in responses. None: as the version has it.
+    /// 3.0 says that they should not be sent; to 3.1 both are annotations (3.1.1 §4.8.24, JSON Schema 2020-12 Validation §9.4).
+    pub reject_read_only: Option<bool>,
     /// In 3.1, keywords that nobody knows say nothing about validity, as plain JSON Schema has it, and nothing is said of them. A contract has
     /// warnings of them, and what looks like a misspelt keyword is a problem.
     pub unknown_keywords_are_annotations: bool,

@@ -17,6 +17,8 @@ use crate::validate::readers::Reader;
 pub enum Hold {
     /// Nothing: the body is held until [`BodyValidator::finish`] says yes.
     UntilDecision,
+    /// Nothing of it is held, and nothing is validated: it is a stream of events, which is for its client as each comes.
+    Nothing,
     /// Everything but its last byte: the body holds files or is not looked into, and is cut short if it is rejected.
     AllButTheEnd,
 }
@@ -49,6 +51,8 @@ pub struct BodyValidator<'s> {
 enum State<'s> {
     /// Goes on unread.
     Pass,
+    /// Goes on unread, however long it becomes.
+    Stream,
     /// There is to be none.
     Nothing,
     /// The first byte is this violation.
@@ -152,6 +156,11 @@ impl<'s> BodyValidator<'s> {
         Ok(plan)
     }
 
+    /// A stream of events.
+    pub(super) fn stream(contract: &'s Contract) -> BodyPlan<'s> {
+        Self::plan(contract, State::Stream, false, Hold::Nothing)
+    }
+
     /// There is no body, and the media type that was chosen takes none for an empty one: it is validated here.
     pub(super) fn of_nothing(
         contract: &'s Contract,
@@ -212,7 +221,7 @@ impl<'s> BodyValidator<'s> {
     /// # Errors
     /// As [`BodyValidator::feed`].
     pub fn feed_some(&mut self, bytes: &[u8], findings: &mut Findings) -> Result<bool, Enough> {
-        if bytes.is_empty() {
+        if bytes.is_empty() || matches!(self.state, State::Stream) {
             return Ok(true);
         }
         let before = self.received;
@@ -227,7 +236,9 @@ impl<'s> BodyValidator<'s> {
             return findings.add(too_large(self.limit)).map(|()| true);
         }
         let validated = match &mut self.state {
-            State::Pass | State::Done | State::Decoding(_) | State::Read(_) | State::Finishing(_) => return Ok(true),
+            State::Pass | State::Stream | State::Done | State::Decoding(_) | State::Read(_) | State::Finishing(_) => {
+                return Ok(true);
+            }
             State::Nothing => Err(undeclared()),
             State::Reject(violation) => Err((**violation).clone()),
             State::Plain(reader) => {
@@ -265,7 +276,7 @@ impl<'s> BodyValidator<'s> {
     pub fn bytes_held(&self) -> usize {
         let kept = self.kept.as_ref().map_or(0, Vec::capacity);
         kept.saturating_add(match &self.state {
-            State::Pass | State::Nothing | State::Reject(_) | State::Done => 0,
+            State::Pass | State::Stream | State::Nothing | State::Reject(_) | State::Done => 0,
             State::Plain(reader) | State::Read(reader) => reader.bytes_held(),
             State::Finishing(work) => work.bytes_held(),
             State::Encoded { encoded, .. } => encoded.capacity(),

@@ -109,6 +109,7 @@ impl<'a> Assembly<'a> {
                 has_choice,
                 splits_escaped: self.splits_escaped,
                 has_escaped,
+                elements: 0,
             };
             decoder.comma(&mut is_first);
             let value = decoder.key(name).and_then(|()| self.value(&mut decoder, owner, &mine, name, &mut documents));

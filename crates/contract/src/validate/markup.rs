@@ -169,6 +169,7 @@ impl<'a, 't> Composer<'a, 't> {
             has_choice: false,
             splits_escaped: false,
             has_escaped: false,
+            elements: 0,
         };
         let written = decoder.scalar(text.as_bytes(), types);
         self.has_choice |= decoder.has_choice;

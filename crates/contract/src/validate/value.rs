@@ -91,6 +91,34 @@ pub(super) const SPLIT: &str = " once escaped delimiters separate (`escaped_deli
 /// Said of what is not valid as sent, and may be meant otherwise.
 const DATA: &str = "; an escaped delimiter is part of its element (`escaped_delimiters`)";
 
+/// A value that was read in one way.
+struct Read {
+    /// What is wrong with it.
+    faults: Vec<Fault>,
+    /// It holds an escaped delimiter.
+    has_escaped: bool,
+    /// How many elements it has, if it is an array.
+    elements: usize,
+}
+
+impl Read {
+    /// Whether nothing is wrong but the elements, and with every one of them what their text is: then no server takes these pieces for elements, since
+    /// none of them is one (`lat,lon` as one element, under a pattern).
+    fn is_of_pieces(&self) -> bool {
+        use reason::Reason as R;
+        let index = |fault: &Fault| match fault {
+            Fault::Schema(reason::Violation {
+                reason: R::Pattern | R::Format | R::Enum | R::Const | R::MinLength,
+                pointer,
+                ..
+            }) => pointer.strip_prefix('/')?.parse::<usize>().ok(),
+            _ => None,
+        };
+        let wrong: Option<std::collections::BTreeSet<usize>> = self.faults.iter().map(index).collect();
+        wrong.is_some_and(|wrong| !wrong.is_empty() && wrong.len() == self.elements)
+    }
+}
+
 /// A parameter whose value is there, and how it is escaped.
 pub(super) struct Present<'p> {
     pub(super) parameter: &'p Parameter,
@@ -107,10 +135,15 @@ impl Present<'_> {
         findings: &mut Findings,
     ) -> Result<(), Enough> {
         let mode = contract.options.escaped_delimiters;
-        let (mut faults, has_escaped) = self.reading(contract, rooms, findings, mode == EscapedDelimiters::Split);
+        let Read { mut faults, has_escaped, .. } =
+            self.reading(contract, rooms, findings.collects(), mode == EscapedDelimiters::Split);
         let is_split = faults.is_empty() && has_escaped && mode == EscapedDelimiters::Both;
         if is_split {
-            (faults, _) = self.reading(contract, rooms, findings, true);
+            let read = self.reading(contract, rooms, true, true);
+            faults = if read.is_of_pieces() { Vec::new() } else { read.faults };
+            if !findings.collects() {
+                faults.truncate(1);
+            }
         }
         let note = match is_split {
             true => SPLIT,
@@ -124,16 +157,10 @@ impl Present<'_> {
         })
     }
 
-    /// What is wrong with the value, read in one way; and whether it holds an escaped delimiter.
-    fn reading(
-        &self,
-        contract: &Contract,
-        rooms: &mut Rooms,
-        findings: &Findings,
-        splits_escaped: bool,
-    ) -> (Vec<Fault>, bool) {
+    /// Reads the value in one way.
+    fn reading(&self, contract: &Contract, rooms: &mut Rooms, collects: bool, splits_escaped: bool) -> Read {
         let mut first: Vec<Fault> = Vec::new();
-        let mut has_escaped = false;
+        let (mut has_escaped, mut elements) = (false, 0);
         let from_text = !matches!(self.parameter.coding, Coding::Json);
         for attempt in Attempt::ALL {
             rooms.json.clear();
@@ -148,20 +175,23 @@ impl Present<'_> {
                 has_choice: false,
                 splits_escaped,
                 has_escaped: false,
+                elements: 0,
             };
             let decoded = self.decode(contract, &mut decoder);
             let has_choice = decoder.has_choice;
             has_escaped |= decoder.has_escaped;
+            let read = decoder.elements;
             let fault = match decoded {
                 Ok(()) => match validate_at_once(contract, self.parameter.schema, from_text, rooms) {
-                    Ok(()) => return (Vec::new(), has_escaped),
+                    Ok(()) => return Read { faults: Vec::new(), has_escaped, elements: read },
                     Err(violation) => Fault::Schema(violation),
                 },
                 Err(rejected) => Fault::Rejected(rejected),
             };
             if first.is_empty() {
+                elements = read;
                 first = match fault {
-                    Fault::Schema(violation) if findings.collects() => {
+                    Fault::Schema(violation) if collects => {
                         let (program, schema) = (&contract.program, self.parameter.schema);
                         // What is said of one value leaves most for the decisions on the others.
                         let most_steps = rooms.steps / 8;
@@ -180,7 +210,7 @@ impl Present<'_> {
                 break;
             }
         }
-        (first, has_escaped)
+        Read { faults: first, has_escaped, elements }
     }
 
     fn place(&self) -> Where {

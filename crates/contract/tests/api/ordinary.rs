@@ -1,6 +1,7 @@
 //! What ordinary clients and frameworks send: messages that a narrow reading of a document would reject, beside those that are wrong all the same.
 
-use contract::options::Options;
+use contract::options::{Options, Undeclared};
+use contract::validate::{Findings, Framing, Hold, ResponseParts, Scratch};
 
 use super::{Request, contract, contract_with, decision, response_decision};
 
@@ -286,4 +287,183 @@ fn parameters_that_a_media_type_does_not_have_are_no_difference() {
         "content_type_undeclared header content-type"
     );
     assert_eq!(decision(&versions, &Request::post("/a", "application/json; v=1", "1")), "ok");
+}
+
+/// Method, target, decision.
+type Requests<'r> = &'r [(&'static str, &'r str, &'r str)];
+
+/// OpenAPI 3.1.1 §4.8.9.1: what is undefined is a member that stands on both sides.
+#[test]
+fn a_path_item_is_one_with_what_it_refers_to() {
+    let document = |item: &str, referred: &str| {
+        format!(
+            "openapi: 3.1.0\ninfo: {{title: t, version: '1'}}\npaths:\n  /a: {{$ref: '#/components/pathItems/P'{item}}}\ncomponents: {{pathItems: {{P: {{{referred}}}, Q: {{delete: {{responses: {{'200': {{description: d}}}}}}}}}}}}\n"
+        )
+    };
+    let get = "get: {responses: {'200': {description: d}}}";
+    let post = "post: {responses: {'200': {description: d}}}";
+    let parameters = "parameters: [{name: q, in: query, required: true, schema: {type: integer}}]";
+    let servers = "servers: [{url: /v2}]";
+    let unsupported = "operation_unsupported operation";
+    let rows: [(String, Requests<'_>); 8] = [
+        (document("", get), &[("GET", "/a", "ok"), ("POST", "/a", "unknown method, allow GET")]),
+        (document(&format!(", {post}"), get), &[("GET", "/a", "ok"), ("POST", "/a", "ok")]),
+        (
+            document(&format!(", {parameters}"), get),
+            &[("GET", "/a", "parameter_missing query q"), ("GET", "/a?q=1", "ok")],
+        ),
+        (
+            document(&format!(", {get}"), parameters),
+            &[("GET", "/a", "parameter_missing query q"), ("GET", "/a?q=1", "ok")],
+        ),
+        (document(&format!(", {servers}"), get), &[("GET", "/a", "unknown path"), ("GET", "/v2/a", "ok")]),
+        (
+            document(&format!(", {get}, summary: s"), &format!("{get}, {post}")),
+            &[("GET", "/a", unsupported), ("POST", "/a", "ok")],
+        ),
+        (document(&format!(", {parameters}"), &format!("{get}, {parameters}")), &[("GET", "/a?q=1", unsupported)]),
+        (
+            document(&format!(", {post}"), &format!("$ref: '#/components/pathItems/Q', {get}")),
+            &[("GET", "/a", "ok"), ("POST", "/a", "ok"), ("DELETE", "/a", "ok")],
+        ),
+    ];
+    for (text, requests) in rows {
+        let contract = contract(&text);
+        for (method, target, expected) in requests {
+            let request = Request { method, ..Request::get(target) };
+            assert_eq!(decision(&contract, &request), *expected, "{method} {target}\n{text}");
+        }
+    }
+    let cycle = contract(&document(&format!(", {post}"), "$ref: '#/components/pathItems/P'"));
+    assert_eq!(decision(&cycle, &Request { method: "POST", ..Request::get("/a") }), unsupported);
+}
+
+const RESPONSES: &str = "
+openapi: 3.0.3
+info: {title: t, version: '1'}
+paths:
+  /silent:
+    get: {responses: {'200': {description: ok}}}
+    post: {responses: {'201': {description: made}, default: {description: other}}}
+  /none:
+    get: {}
+    post: {responses: {}}
+  /json:
+    get: {responses: {'200': {description: ok, headers: {X-A: {required: true, schema: {type: integer}}}, content: {application/json: {schema: {type: integer}}}}}}
+    post: {responses: {'200': {description: ok, content: {application/json: {schema: {type: integer}}}}}}
+  /file:
+    get: {responses: {'200': {description: ok, content: {application/pdf: {}}}}}
+  /range:
+    get: {responses: {2XX: {description: ok, content: {application/json: {schema: {type: integer}}}}, default: {description: e, headers: {X-E: {required: true, schema: {type: string}}}}}}
+  /events:
+    get: {responses: {'200': {description: ok, content: {text/event-stream: {schema: {type: object}}, application/json: {schema: {type: integer}}}}}}
+  /any:
+    get: {responses: {'200': {description: ok, content: {'*/*': {schema: {type: string, maxLength: 3}}}}}}
+";
+
+/// What a document's author may not have meant to forbid.
+#[test]
+fn what_a_document_does_not_say_of_responses_passes_and_is_listed() {
+    let contract = contract(RESPONSES);
+    let json = ("Content-Type", "application/json");
+    let with = json;
+    for (method, path, status, fields, body, expected) in [
+        ("GET", "/silent", 200, vec![json], "{}", "ok"),
+        ("POST", "/silent", 201, vec![json], "{}", "ok"),
+        ("POST", "/silent", 500, vec![json], "{}", "ok"),
+        ("GET", "/silent", 404, vec![json], "{}", "status_undeclared status 404"),
+        ("GET", "/none", 200, vec![json], "{}", "ok"),
+        ("POST", "/none", 503, vec![], "x", "ok"),
+        ("GET", "/json", 200, vec![with, ("X-A", "1")], "1", "ok"),
+        ("GET", "/json", 200, vec![with], "1", "header_missing header x-a"),
+        ("GET", "/json", 304, vec![], "", "ok"),
+        ("POST", "/json", 304, vec![], "", "status_undeclared status 304"),
+        ("GET", "/range", 304, vec![], "", "ok"),
+        // All of a body as a range of it would go round its schema.
+        ("GET", "/json", 206, vec![json, ("Content-Range", "bytes 0-1/2")], "11", "status_undeclared status 206"),
+        ("GET", "/file", 206, vec![("Content-Type", "application/pdf")], "x", "ok"),
+        ("GET", "/file", 206, vec![("Content-Type", "text/html")], "x", "status_undeclared status 206"),
+        ("GET", "/silent", 206, vec![json], "x", "ok"),
+        ("POST", "/json", 206, vec![json], "1", "status_undeclared status 206"),
+    ] {
+        let found = response_decision(&contract, method, path, status, &fields, body.as_bytes());
+        assert_eq!(found, expected, "{method} {path} {status} {fields:?}");
+    }
+    let strict =
+        contract_with(RESPONSES, &Options { undeclared_response_body: Undeclared::Reject, ..Options::default() });
+    assert_eq!(response_decision(&strict, "GET", "/silent", 200, &[json], b"{}"), "body_undeclared body");
+    assert_eq!(response_decision(&strict, "GET", "/silent", 206, &[json], b"{}"), "status_undeclared status 206");
+}
+
+/// Its end may never come.
+#[test]
+fn a_stream_of_events_passes_as_it_comes() {
+    let contract = contract(RESPONSES);
+    assert!(contract.warnings().is_empty(), "{:?}", contract.warnings());
+    let event = "text/event-stream; charset=utf-8";
+    for (path, content_type, expected) in [
+        ("/events", event, Hold::Nothing),
+        ("/events", "application/json", Hold::UntilDecision),
+        ("/silent", event, Hold::Nothing),
+        ("/none", event, Hold::Nothing),
+        // A range is no word for a stream: what it says of texts is validated.
+        ("/any", event, Hold::UntilDecision),
+    ] {
+        let contract::Found::Operation(matched, _) = contract.find("GET", path.as_bytes()) else { panic!("{path}") };
+        let fields = vec![("Content-Type".to_owned(), content_type.to_owned())];
+        let parts = ResponseParts { status: 200, fields: &fields, framing: Framing::Unknown, responds_head: false };
+        let (mut scratch, mut findings) = (Scratch::new(), Findings::first());
+        let mut plan =
+            matched.validate_response(&parts, &mut scratch, &mut findings).unwrap_or_else(|_| panic!("{path}"));
+        assert_eq!(plan.hold, expected, "{path} {content_type}");
+        if expected == Hold::Nothing {
+            // However long it becomes.
+            plan.validator.set_limit(1);
+            assert!(
+                plan.validator.feed(b"data: x\n\n", &mut findings).is_ok()
+                    && plan.validator.finish(&mut findings).is_ok()
+            );
+            assert!(findings.violations().is_empty());
+        }
+    }
+    let json = contract_with(RESPONSES, &Options::default());
+    assert_eq!(
+        response_decision(&json, "GET", "/json", 200, &[("Content-Type", event), ("X-A", "1")], b"data: 1"),
+        "content_type_undeclared header content-type"
+    );
+    assert_eq!(response_decision(&json, "GET", "/any", 200, &[("Content-Type", event)], b"data: 1"), "max_length body");
+}
+
+#[test]
+fn an_escaped_comma_is_data_where_the_pieces_would_be_no_elements() {
+    for (items, more, query, expected) in [
+        // A place is latitude, comma, longitude.
+        ("{type: string, pattern: '^-?[0-9.]+,-?[0-9.]+$'}", "", "p=1.5%2C2.5,3%2C4", "ok"),
+        ("{type: string, pattern: '^-?[0-9.]+,-?[0-9.]+$'}", "", "p=1.5%2C2.5", "ok"),
+        ("{type: string, minLength: 3}", "", "p=a%2Cb", "ok"),
+        ("{type: string, enum: ['a,b', 'c,d']}", "", "p=a%2Cb,c%2Cd", "ok"),
+        // The pieces are elements, too, or one of them is.
+        ("{type: string, enum: ['a,b', a, b, c]}", ", maxItems: 2", "p=a%2Cb%2Cc", "enum query p /0"),
+        ("{type: string, enum: ['a,b', a]}", "", "p=a%2Cb", "enum query p /1"),
+        ("{type: string, pattern: '^([a-z]+|[a-z]+,[a-z]+)$'}", ", maxItems: 2", "p=a%2Cb,c", "max_items query p"),
+        ("{type: string, pattern: '^(a|a,.*)$'}", "", "p=a%2C../x", "pattern query p /1"),
+        ("{type: string}", ", maxItems: 2", "p=a%2Cb%2Cc", "max_items query p"),
+        ("{type: string, pattern: '^.,.$'}", ", maxItems: 2", "p=a%2Cb,c%2Cd", "pattern query p /0"),
+    ] {
+        let text = format!(
+            "openapi: 3.0.3\ninfo: {{title: t, version: '1'}}\npaths:\n  /a:\n    get:\n      parameters: [{{name: p, in: query, explode: false, schema: {{type: array, items: {items}{more}}}}}]\n      responses: {{'200': {{description: ok}}}}\n"
+        );
+        let contract = contract(&text);
+        assert_eq!(decision(&contract, &Request::get(&format!("/a?{query}"))), expected, "{items} {query}");
+        if expected != "ok" {
+            let mut found = Findings::first();
+            super::validate(&contract, &Request::get(&format!("/a?{query}")), usize::MAX, &mut found);
+            assert!(
+                found.violations().is_empty()
+                    || found.violations()[0].what.contains("`escaped_delimiters`")
+                    || expected.starts_with("enum query p /0"),
+                "{query}"
+            );
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use contract::options::{Options, Undeclared};
 
-use super::{contract, contract_with, response_decision};
+use super::{contract_with, response_decision};
 
 const DOCUMENT: &str = "
 openapi: 3.0.3
@@ -38,7 +38,8 @@ type Row<'r> = (&'r str, u16, &'r [(&'r str, &'r str)], &'r str, &'r str);
 
 #[test]
 fn declared_responses_pass_and_no_others() {
-    let contract = contract(DOCUMENT);
+    let strict = Options { undeclared_response_body: Undeclared::Reject, ..Options::default() };
+    let contract = contract_with(DOCUMENT, &strict);
     let json = ("Content-Type", "application/json");
     let problem = ("content-type", "application/problem+json");
     let rows: [Row<'_>; 17] = [

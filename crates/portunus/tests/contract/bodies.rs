@@ -66,7 +66,7 @@ paths:
 /// Nothing of a refused request reaches the upstream: the body is held until its last byte.
 #[test]
 fn an_upstream_sees_nothing_of_what_is_rejected() {
-    let shop = Site::shop("");
+    let shop = Site::shop(", undeclared: { read_only: reject }");
     let last = format!("{}X", &ORDER[..ORDER.len() - 1]);
     for (body, code) in [
         (last.as_str(), "json_syntax"),

@@ -1,11 +1,12 @@
 //! Answers: declared status, fields, type and body, or a 502 of ours. Row 29 of the attack matrix.
 
+use std::io::{Read, Write};
 use std::sync::Mutex;
 
 use super::site::{SHOP, Site};
-use crate::harness::Reply;
 use crate::harness::frames::{Frames, Outcome};
 use crate::harness::websocket;
+use crate::harness::{Reply, connect};
 
 const GOOD: &str = r#"{"name":"a","price":{"amount":1,"currency":"EUR"}}"#;
 
@@ -209,4 +210,72 @@ fn no_protocol_is_changed_that_the_document_does_not_declare() {
     let shop = answering(", response: off", switching);
     assert_eq!(shop.get("GET /v1/products", upgrade).status, 502);
     assert!(shop.upstream.seen()[0].fields("upgrade").is_empty());
+}
+
+const OPEN: &str = "openapi: 3.0.3
+info: { title: t, version: '1' }
+paths:
+  /silent: { get: { responses: { '200': { description: ok } } } }
+  /none: { get: {} }
+  /number: { get: { responses: { '200': { description: ok, content: { application/json: { schema: { type: integer } } } } } } }
+  /events: { get: { responses: { '200': { description: ok, content: { text/event-stream: { schema: { type: string } } } } } } }
+";
+
+/// What an author may not have meant to forbid passes under the defaults, is listed, and is said before traffic does.
+#[test]
+fn what_a_document_leaves_open_passes_and_check_says_so() {
+    let site = Site::with(OPEN, ", response: block", &[], |seen| {
+        let is_validator = seen.line().contains("/number") && !seen.fields("if-none-match").is_empty();
+        Reply::Keep(if is_validator {
+            b"HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\n\r\n".to_vec()
+        } else {
+            json("200 OK", "", "{}").into_bytes()
+        })
+    });
+    assert_eq!(site.get("GET /silent", "").body, b"{}");
+    assert_eq!(site.get("GET /none", "").status, 200);
+    assert_eq!(site.get("GET /number", "").json()["code"], "type");
+    assert_eq!(site.get("GET /number", "If-None-Match: \"a\"\r\n").status, 304);
+    let (is_good, said) = super::site::checked(OPEN, &[], ", response: block");
+    assert!(is_good, "{said}");
+    for expected in [
+        "1 of 4 operations have a response without `content`: a body of it passes unvalidated",
+        "1 of 4 operations have no `responses`: each response passes unvalidated",
+    ] {
+        assert!(said.contains(expected), "{said}");
+    }
+    for quiet in [", response: log", ", undeclared: { response_body: block, status: off }"] {
+        let (_, said) = super::site::checked(OPEN, &[], quiet);
+        assert!(!said.contains("unvalidated"), "{quiet}: {said}");
+    }
+}
+
+/// The stream does not end before its client has read what there is.
+#[test]
+fn events_pass_as_they_come() {
+    for path in ["/events", "/silent"] {
+        let (told, events) = std::sync::mpsc::channel::<()>();
+        let events = Mutex::new(events);
+        let site = Site::with(OPEN, ", response: block", &[], move |_| {
+            let events = std::mem::replace(&mut *events.lock().unwrap(), std::sync::mpsc::channel().1);
+            Reply::Take(Box::new(move |mut server| {
+                server.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n").unwrap();
+                while events.recv().is_ok() {
+                    server.write_all(b"data: more\n\n").unwrap();
+                }
+            }))
+        });
+        let mut client = connect(site.gate.address("web"));
+        write!(client, "GET {path} HTTP/1.1\r\nHost: api.test\r\n\r\n").unwrap();
+        let mut raw = Vec::new();
+        for expected in ["data: 1", "data: more"] {
+            while !String::from_utf8_lossy(&raw).contains(expected) {
+                let mut piece = [0; 4096];
+                let count = client.read(&mut piece).unwrap();
+                assert!(count > 0, "{path}: ended before {expected}");
+                raw.extend_from_slice(&piece[..count]);
+            }
+            told.send(()).unwrap();
+        }
+    }
 }

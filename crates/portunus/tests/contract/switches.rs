@@ -52,7 +52,9 @@ fn each_switch_has_a_strict_default_and_is_read_from_the_file() {
     assert_eq!(lenient.post("POST /a", "image/png", "\u{0}PNG").status, 415);
 
     // Nothing declares the response's body.
-    assert_eq!(strict.get("GET /a?ids=1,2", "").json()["code"], "body_undeclared");
+    let blocking = Site::with(DOCUMENT, ", undeclared: { response_body: block }", &[], reply);
+    assert_eq!(blocking.get("GET /a?ids=1,2", "").json()["code"], "body_undeclared");
+    assert_eq!(strict.get("GET /a?ids=1,2", "").status, 200);
     assert_eq!(lenient.get("GET /a?ids=1,2", "").status, 200);
 }
 

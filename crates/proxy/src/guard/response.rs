@@ -79,15 +79,18 @@ pub fn validate_head<'j>(
         note(context, active, rule, Side::Response, &findings, true, ledger);
         return Err(rejected);
     }
-    let (validator, holds) = match plan {
-        None => (None, false),
+    let (validator, hold) = match plan {
+        None => (None, Hold::AllButTheEnd),
         Some(BodyPlan { mut validator, hold, .. }) => {
             validator.set_limit(rule.max_body_bytes);
-            (Some(validator), hold == Hold::UntilDecision)
+            (Some(validator), hold)
         }
     };
     let validation = Validation::new(active, Side::Response, validator, findings);
-    Ok(if blocks && holds { Plan::Hold(validation) } else { Plan::Watch { validation, blocks } })
+    Ok(match hold {
+        Hold::UntilDecision if blocks => Plan::Hold(validation),
+        hold => Plan::Watch { validation, blocks: blocks && hold != Hold::Nothing },
+    })
 }
 
 /// Notes what was found in a response that was validated to its end.

@@ -234,8 +234,24 @@ pub(in crate::shape) static UNDECLARED: Object = object(
         optional("cookies", MODE, "off", "Cookies."),
         optional("body_fields", MODE, "block", "Fields of bodies, at every depth."),
         optional("body", Shape::Choice(&["block", "off"]), "block", "A body where none is declared."),
-        optional("response_body", MODE, "(as `body`)", "A body of a response that declares no `content`."),
-        optional("status", MODE, "block", "Statuses of responses."),
+        optional(
+            "response_body",
+            MODE,
+            "(off where `body` is, else log)",
+            "A body of a response that declares no `content`.",
+        ),
+        optional(
+            "status",
+            MODE,
+            "block",
+            "Statuses of responses, where the operation declares any; not 304, and 206 only where its body would be read.",
+        ),
+        optional(
+            "read_only",
+            Shape::Choice(&["reject", "ignore"]),
+            "(3.0: reject, 3.1: ignore)",
+            "Members that are `readOnly` in requests and `writeOnly` in responses; rejected ones are never required.",
+        ),
     ]],
 );
 

@@ -117,6 +117,7 @@ pub(crate) fn read(documents: &Documents, options: &Options) -> Result<Read, Vec
         formats: options.formats.clone(),
         lenient_times: options.lenient_times,
         nullable_by_intent: options.nullable_by_intent,
+        reject_read_only: options.reject_read_only,
         ..crate::schema::Options::default()
     };
     let mut reader = Reader {
@@ -314,21 +315,29 @@ impl<'d> Reader<'d> {
     /// Follows the `$ref` of a reference object, and those of what it leads to.
     fn follow(&mut self, mut at: At<'d>) -> Option<At<'d>> {
         for _ in 0..MAX_HOPS {
-            let Some(reference) = at.get("$ref") else { return Some(at) };
-            let Some(text) = reference.node.as_str() else {
-                self.fault(reference, "`$ref` must be text");
-                return None;
-            };
-            match self.references.find(text, at.base) {
-                Ok((node, base)) => at = At { node, base },
-                Err(why) => {
-                    self.fault(reference, why);
-                    return None;
-                }
+            if at.get("$ref").is_none() {
+                return Some(at);
             }
+            at = self.follow_once(at)?;
         }
         self.fault(at, "references form a cycle");
         None
+    }
+
+    /// Follows a `$ref` that is there, and none of what it leads to.
+    fn follow_once(&mut self, at: At<'d>) -> Option<At<'d>> {
+        let reference = at.get("$ref")?;
+        let Some(text) = reference.node.as_str() else {
+            self.fault(reference, "`$ref` must be text");
+            return None;
+        };
+        match self.references.find(text, at.base) {
+            Ok((node, base)) => Some(At { node, base }),
+            Err(why) => {
+                self.fault(reference, why);
+                None
+            }
+        }
     }
 
     /// A boolean member; absent is false.

@@ -44,7 +44,8 @@ struct Shared<'d> {
     path: Path<'d>,
     bases: Vec<Template>,
     parameters: Vec<Parameter>,
-    item: Option<At<'d>>,
+    /// The path item and those that its `$ref` leads to; empty where they cannot be read.
+    layers: Vec<At<'d>>,
 }
 
 /// What an operation says of its requests.
@@ -102,17 +103,20 @@ impl<'d> Reader<'d> {
         let (shared, more) = self.apart(|reader| reader.shared(path, at));
         problems.add(&more);
         self.others.extend(problems.faults.iter().cloned());
-        let Some(item) = shared.item else {
+        if shared.layers.is_empty() {
             // Nobody knows which methods there are.
             METHODS.iter().for_each(|method| self.unreadable(&shared, &method.to_ascii_uppercase(), problems.clone()));
             return;
-        };
-        for method in METHODS {
-            if let Some(operation) = item.get(method) {
-                self.operation(&shared, &method.to_ascii_uppercase(), operation, problems.clone());
-            }
         }
-        for (method, operation) in item.get("additionalOperations").into_iter().flat_map(At::members) {
+        for method in METHODS {
+            let (operation, twice) = self.apart(|reader| reader.only(&shared.layers, method));
+            let Some(operation) = operation else { continue };
+            let mut problems = problems.clone();
+            problems.add(&twice);
+            self.operation(&shared, &method.to_ascii_uppercase(), operation, problems);
+        }
+        let more: Vec<_> = shared.layers.iter().filter_map(|layer| layer.get("additionalOperations")).collect();
+        for (method, operation) in more.into_iter().flat_map(At::members) {
             match crate::media_type::is_token(method) && !METHODS.contains(&method.to_ascii_lowercase().as_str()) {
                 true => self.operation(&shared, method, operation, problems.clone()),
                 false => {
@@ -128,19 +132,44 @@ impl<'d> Reader<'d> {
     /// What stands beside the operations of a path, and where they stand.
     fn shared(&mut self, path: Path<'d>, at: At<'d>) -> Shared<'d> {
         let bases = self.bases.0.clone();
-        let mut shared = Shared { path, bases, parameters: Vec::new(), item: None };
-        if at.get("$ref").is_some() && at.members().any(|(name, _)| METHODS.contains(&name) || name == "parameters") {
-            self.fault(at, "a path item has operations beside its `$ref`; what that means is not defined");
-            return shared;
-        }
-        let Some(item) = self.follow(at) else { return shared };
+        let mut shared = Shared { path, bases, parameters: Vec::new(), layers: Vec::new() };
+        let Some(layers) = self.layers(at) else { return shared };
         let known: Vec<&str> = COMMON.iter().chain(METHODS).copied().collect();
-        if self.known(item, "a path item", &known) {
-            shared.bases = self.base_paths(item.get("servers")).unwrap_or(shared.bases);
-            shared.parameters = self.parameters(item.get("parameters"));
-            shared.item = Some(item);
+        if layers.iter().all(|layer| self.known(*layer, "a path item", &known)) {
+            let servers = self.only(&layers, "servers");
+            shared.bases = self.base_paths(servers).unwrap_or(shared.bases);
+            let parameters = self.only(&layers, "parameters");
+            shared.parameters = self.parameters(parameters);
+            shared.layers = layers;
         }
         shared
+    }
+
+    /// A path item, and those that its `$ref` leads to: they make one, of the members of all (OpenAPI 3.1.1 §4.8.9.1).
+    fn layers(&mut self, mut at: At<'d>) -> Option<Vec<At<'d>>> {
+        let mut layers = vec![at];
+        while at.get("$ref").is_some() {
+            at = self.follow_once(at)?;
+            if layers.len() == super::MAX_HOPS {
+                self.fault(at, "references form a cycle");
+                return None;
+            }
+            layers.push(at);
+        }
+        Some(layers)
+    }
+
+    /// A member of a path item that its `$ref` makes one with others. What it means twice is not defined.
+    fn only(&mut self, layers: &[At<'d>], name: &str) -> Option<At<'d>> {
+        let mut found = layers.iter().filter_map(|layer| layer.get(name));
+        let first = found.next();
+        if let Some(other) = found.next() {
+            let what = format!(
+                "`{name}` stands beside the `$ref` of a path item and in what that leads to; which one counts is not defined"
+            );
+            self.fault(first.unwrap_or(other), what);
+        }
+        first
     }
 
     fn operation(&mut self, shared: &Shared<'d>, method: &str, at: At<'d>, mut request: Gathered) {
@@ -198,7 +227,7 @@ impl<'d> Reader<'d> {
     fn unreadable(&mut self, shared: &Shared<'d>, method: &str, problems: Gathered) {
         let operation = Operation::unread(self.operations.len(), method, shared.path.text);
         let sides = Sides { request: problems.clone(), response: problems };
-        let place = shared.item.map(|item| item.node.place).unwrap_or_default();
+        let place = shared.layers.first().map(|item| item.node.place).unwrap_or_default();
         self.add(operation, &shared.path, &shared.bases, sides, place);
     }
 
