@@ -87,7 +87,7 @@ settings! {
     /// Limits of a key server.
     pub struct KeyServerLimits, KEY_SERVER_LIMITS_ROWS {
         max_connections: usize = Shape::Int(1, 1_000_000), "10000",
-            "Concurrent connections; further ones are closed at once.";
+            "Concurrent connections of clients that have shown who they are. If all are taken, the oldest of the address that has the most yields to one of an address with fewer; others are closed at once. Handshakes under way have as many places of their own, of which an address has three quarters at most: there the oldest yields. A process with few descriptors has fewer of each.";
         max_in_flight: usize = Shape::Int(1, 65_536), "1024",
             "Outstanding requests of one connection; then nothing more is read from it.";
         max_queued: usize = Shape::Int(1, 1_000_000), "16384",

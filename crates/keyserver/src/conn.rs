@@ -10,7 +10,7 @@
 //! without listening waits for itself. Of one that does not speak the extension and asks for more than that at its own pace, the oldest
 //! requests are dropped and it is read on (`overload.rs`). What had arrived when a drain begins is still read and answered. A malformed frame ends the connection, as nothing behind it can be read.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ use super::link::Link;
 use super::maker;
 use super::policy::{Decision, check};
 use super::queue::{Job, Payload};
-use super::shared::{End, Shared};
+use super::shared::{End, Place, Shared};
 
 /// Time that one turn of a connection may spend on signing, before the rest of its requests goes to the queue.
 const INLINE_BUDGET: Duration = Duration::from_micros(400);
@@ -62,11 +62,22 @@ const RATE_RETRY: Duration = Duration::from_millis(100);
 /// Reads that what was received before a drain may take: as much as a connection may have outstanding.
 const LAST_READS: usize = 64;
 
-/// Serves a connection to its end.
-pub(super) async fn run(
+/// Serves a connection to its end. It has its place from the moment that this is called.
+pub(super) fn run(
     stream: Stream,
     listener: Arc<KeyServerListener>,
     shared: Arc<Shared>,
+    report: Rc<KeyReport>,
+    drain: watch::Receiver<bool>,
+) -> impl Future<Output = ()> {
+    let place = Place::take(&shared, stream.peer());
+    live(stream, listener, (shared, place), report, drain)
+}
+
+async fn live(
+    stream: Stream,
+    listener: Arc<KeyServerListener>,
+    (shared, place): (Arc<Shared>, Place),
     report: Rc<KeyReport>,
     drain: watch::Receiver<bool>,
 ) {
@@ -74,19 +85,33 @@ pub(super) async fn run(
     let opened = Instant::now();
     let limit = shared.limits.handshake_timeout;
     let mut deadline = Deadline::new();
-    let shaken = deadline.within(limit, open(stream, &listener, &shared)).await;
+    let shaken = tokio::select! {
+        biased;
+        why = place.gives_way() => Ok(Err(why)),
+        shaken = deadline.within(limit, open(stream, &listener, &shared)) => shaken,
+    };
     let end = match shaken {
         Err(_) => End::Failed(Reason::TlsHandshakeTimeout, String::new()),
         Ok(Err((reason, detail))) => End::Failed(reason, detail),
+        Ok(Ok(Opened::Keys(..))) if !place.is_known() => {
+            End::Failed(Reason::TooManyConnections, "no place is free".to_owned())
+        }
         Ok(Ok(Opened::Keys(transport, peer))) => {
             let info = transport.tls_info();
             let extended = info.is_some_and(|info| info.alpn.as_deref() == Some(EXTENSION_ALPN));
             tracing::debug!(peer = peer.label, ?address, extended, "connected");
-            Conn::new(transport, Arc::new(Link::new(peer, extended)), shared.clone(), report).serve(drain).await
+            Conn::new(transport, Arc::new(Link::new(peer, extended)), shared.clone(), report).serve(drain, &place).await
         }
         Ok(Ok(Opened::Enrolment(transport, caller))) => {
+            // Whoever renews is known by its certificate; if there is no place for that, it stays among the strangers.
+            let _ = caller.certificate.is_some() && place.is_known();
             let served = enrolment::serve(transport, caller, &shared, &report);
-            deadline.within(limit, served).await.unwrap_or(End::Failed(Reason::FrameTimeout, String::new()))
+            tokio::select! {
+                served = deadline.within(limit, served) => {
+                    served.unwrap_or(End::Failed(Reason::FrameTimeout, String::new()))
+                }
+                (reason, detail) = place.gives_way() => End::Failed(reason, detail),
+            }
         }
     };
     if let End::Failed(reason, detail) = &end {
@@ -258,8 +283,12 @@ impl Conn {
         }
     }
 
-    async fn serve(mut self, mut drain: watch::Receiver<bool>) -> End {
-        let end = self.run_loop(&mut drain).await;
+    async fn serve(mut self, mut drain: watch::Receiver<bool>, place: &Place) -> End {
+        let end = tokio::select! {
+            biased;
+            end = self.run_loop(&mut drain) => end,
+            (reason, detail) = place.gives_way() => End::Failed(reason, detail),
+        };
         self.link.close();
         if !matches!(end, End::Failed(..)) {
             self.transport.finish().await;

@@ -4,11 +4,11 @@
 //! that guessing is slow and nobody who renews notices.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use net::Chunk;
+use net::places::Ticket;
 use reason::Reason;
 use telemetry::{KeyOperation, KeyOutcome, KeyReport};
 use tls::PeerCertificate;
@@ -18,9 +18,6 @@ use wire::keyless::ErrorCode;
 
 use super::issuer::{Denied, Issued, Issuer};
 use super::shared::{End, Shared};
-
-/// Requests of strangers that are decided at the same time; others are to come again.
-const MAX_STRANGERS: usize = 16;
 
 /// How long whoever was wrong waits for the answer, and keeps its place among those.
 const DENIAL_PAUSE: Duration = Duration::from_secs(1);
@@ -37,19 +34,22 @@ pub(super) struct Caller {
 }
 
 /// A place among strangers; given back when dropped.
-struct Place<'a>(&'a Shared);
+struct Place<'a> {
+    shared: &'a Shared,
+    ticket: Ticket,
+}
 
 impl Place<'_> {
-    fn take(shared: &Shared) -> Option<Place<'_>> {
-        let place = Place(shared);
-        // Counted before it is known whether there is one, and given back either way.
-        (shared.strangers.fetch_add(1, Ordering::Relaxed) < MAX_STRANGERS).then_some(place)
+    fn take(shared: &Shared, address: Option<SocketAddr>) -> Option<Place<'_>> {
+        let mut enrolling = shared.enrolling.lock().unwrap_or_else(PoisonError::into_inner);
+        let ticket = enrolling.enter_if_free(address.map(|address| address.ip()), ())?;
+        Some(Place { shared, ticket })
     }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.0.strangers.fetch_sub(1, Ordering::Relaxed);
+        self.shared.enrolling.lock().unwrap_or_else(PoisonError::into_inner).leave(self.ticket);
     }
 }
 
@@ -92,7 +92,7 @@ async fn decide(
 ) -> Vec<u8> {
     let asks_by_token = matches!(request.proof, Proof::Token { .. });
     let (received, is_stranger) = (Instant::now(), asks_by_token || caller.certificate.is_none());
-    let place = if is_stranger { Place::take(shared) } else { None };
+    let place = if is_stranger { Place::take(shared, caller.address) } else { None };
     let outcome = if is_stranger && place.is_none() {
         Err(Denied { code: ErrorCode::BUSY, why: "too many ask with tokens at once".to_owned() })
     } else {

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 
 use super::backlog::Class;
 use super::holdings::Holdings;
-use super::shared::{Place, Shared};
+use super::shared::Shared;
 use super::{conn, crypto_thread};
 
 /// Pause after the kernel refused to accept for want of descriptors or memory.
@@ -274,12 +274,8 @@ async fn accept(
     let mut open = Vec::new();
     let mut drain = draining.clone();
     let begin = |stream, open: &mut Vec<tokio::task::JoinHandle<()>>| {
-        let Some(place) = Place::take(&shared) else { return };
         let life = conn::run(stream, Arc::clone(&listener), Arc::clone(&shared), Rc::clone(&report), draining.clone());
-        open.push(tokio::task::spawn_local(async move {
-            life.await;
-            drop(place);
-        }));
+        open.push(tokio::task::spawn_local(life));
     };
     while !*drain.borrow_and_update() {
         let accepted = tokio::select! {

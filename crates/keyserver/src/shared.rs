@@ -1,5 +1,7 @@
 //! What the threads of a key server share, and a connection's place among those that may be open.
 
+use std::cell::OnceCell;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -7,11 +9,18 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use config::KeyServerConfig;
 use config::limits::KeyServerLimits;
+use net::{Places, Room, Seat};
 use reason::Reason;
 use telemetry::{KeyReport, KeyServerReporter};
 
 use super::holdings::Holdings;
 use super::queue::Scheduler;
+
+/// Requests of enrolment by strangers that are decided at the same time; others are to come again.
+const MAX_STRANGERS: usize = 16;
+
+/// Of those, the ones of one address (IPv6: of one /64).
+const MAX_STRANGERS_OF_ADDRESS: usize = 4;
 
 /// Why the life of a connection ended.
 #[derive(Debug)]
@@ -43,8 +52,11 @@ pub(super) struct Shared {
     /// Whether ECDSA opcodes are answered for RSA keys.
     pub(super) mixed: bool,
     pub(super) connections: AtomicUsize,
+    /// Those whose peer has not shown who it is, and the others.
+    pub(super) strangers: Arc<Room>,
+    pub(super) peers: Arc<Room>,
     /// Requests of enrolment with tokens that are being decided.
-    pub(super) strangers: AtomicUsize,
+    pub(super) enrolling: Mutex<Places<()>>,
     /// How often each worker has shown that it makes progress.
     pub(super) beats: Box<[AtomicU64]>,
     /// Whether it serves; else why not.
@@ -61,6 +73,7 @@ impl Shared {
         holdings: Holdings,
         reporter: KeyServerReporter,
     ) -> Result<Shared, String> {
+        let (strangers, peers) = rooms(config.limits.max_connections, net::process::descriptors());
         let tickets = Arc::new(tls::TicketKeys::new(Duration::from_secs(12 * 3600)));
         let acceptor = tls::Acceptor::new(tickets).map_err(|error| format!("TLS cannot be set up: {error}"))?;
         Ok(Shared {
@@ -74,7 +87,9 @@ impl Shared {
             limits: config.limits.clone(),
             mixed: config.ecdsa_opcodes_on_rsa_keys,
             connections: AtomicUsize::new(0),
-            strangers: AtomicUsize::new(0),
+            strangers,
+            peers,
+            enrolling: Mutex::new(Places::new(MAX_STRANGERS, MAX_STRANGERS_OF_ADDRESS)),
             beats: (0..config.workers.max(1)).map(|_| AtomicU64::new(0)).collect(),
             ready: Mutex::new(Err("starting")),
         })
@@ -85,24 +100,49 @@ impl Shared {
     }
 }
 
-/// A place among the connections; given back when dropped.
-pub(super) struct Place(Arc<Shared>);
+/// Places of peers whose handshake is under way, and of those who have shown who they are: of the descriptors there are a quarter and a half at most.
+fn rooms(configured: usize, descriptors: u64) -> (Arc<Room>, Arc<Room>) {
+    let at_most = |part| configured.min(usize::try_from(part).unwrap_or(usize::MAX));
+    let (strangers, peers) = (at_most(descriptors / 4), at_most(descriptors / 2));
+    (Room::new(Places::shared(strangers)), Room::new(Places::new(peers, peers)))
+}
+
+/// The place of a connection; given back when dropped.
+///
+/// Until its peer has shown who it is, it is one of the strangers': there is always one, and the oldest gives way. So whoever connects without a certificate keeps those who have one
+/// from nothing.
+pub(super) struct Place {
+    shared: Arc<Shared>,
+    address: Option<IpAddr>,
+    stranger: Seat,
+    known: OnceCell<Seat>,
+}
 
 impl Place {
-    pub(super) fn take(shared: &Arc<Shared>) -> Option<Place> {
-        if shared.connections.fetch_add(1, Ordering::Relaxed) >= shared.limits.max_connections {
-            shared.connections.fetch_sub(1, Ordering::Relaxed);
-            shared.reporter.connection_failed(Reason::TooManyConnections);
-            return None;
-        }
+    pub(super) fn take(shared: &Arc<Shared>, address: Option<SocketAddr>) -> Place {
+        let address = address.map(|address| address.ip());
+        shared.connections.fetch_add(1, Ordering::Relaxed);
         shared.reporter.connection_opened();
-        Some(Place(Arc::clone(shared)))
+        Place { shared: Arc::clone(shared), address, stranger: shared.strangers.enter(address), known: OnceCell::new() }
+    }
+
+    /// Its peer has shown who it is: whether there is a place for it.
+    pub(super) fn is_known(&self) -> bool {
+        let Some(seat) = self.shared.peers.enter_fairly(self.address) else { return false };
+        self.stranger.rise();
+        self.known.set(seat).is_ok()
+    }
+
+    /// Waits until it has to give way to another one, and says why it ends.
+    pub(super) async fn gives_way(&self) -> (Reason, String) {
+        self.known.get().unwrap_or(&self.stranger).gives_way().await;
+        (Reason::TooManyConnections, "it yielded to another one".to_owned())
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Ordering::Relaxed);
-        self.0.reporter.connection_closed();
+        self.shared.connections.fetch_sub(1, Ordering::Relaxed);
+        self.shared.reporter.connection_closed();
     }
 }

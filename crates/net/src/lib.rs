@@ -28,6 +28,7 @@ pub mod capabilities;
 pub mod clock;
 pub mod chunk;
 pub mod pool;
+pub mod places;
 pub mod alarm;
 
 pub use alarm::Alarm;
@@ -39,6 +40,7 @@ pub use inherited::{Inherited, SocketFile};
 pub use link::{Link, Linked};
 pub use listen::{Bound, Endpoint, Listener, is_about_one_connection};
 pub use own_addresses::OwnAddresses;
+pub use places::{Places, Room, Seat, client_key};
 pub use poller::Poller;
 pub use pool::Pool;
 pub use stream::{GoneWait, Stream};

@@ -1,6 +1,7 @@
 //! What the program asks of the kernel for itself: descriptors, cores, core dumps, signals to its children.
 
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions, getrlimit, kill_process, setrlimit, wait, waitpid};
@@ -13,7 +14,17 @@ pub fn raise_descriptor_limit() -> u64 {
         // Rejected only where a sandbox says so; then the old limit stays.
         let _ = setrlimit(Resource::Nofile, raised);
     }
-    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+    let now = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    DESCRIPTORS.store(now, Ordering::Relaxed);
+    now
+}
+
+/// What was last found.
+static DESCRIPTORS: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// What [`raise_descriptor_limit`] returned last, without asking the kernel, which a sandbox may forbid; without end where it was never called.
+pub fn descriptors() -> u64 {
+    DESCRIPTORS.load(Ordering::Relaxed)
 }
 
 /// The user whose rights the process has; 0 is root.

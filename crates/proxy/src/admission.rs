@@ -1,9 +1,11 @@
 //! How many connections there are, in total and by client, and whether one more may come.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+
+use net::client_key;
 
 /// Counts connections in total and per client.
 #[derive(Debug)]
@@ -19,17 +21,6 @@ pub struct Admission {
 pub struct Counted {
     admission: Arc<Admission>,
     client: Option<IpAddr>,
-}
-
-/// What counts as one client: an IPv4 address, or an IPv6 /64.
-pub fn client_key(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let bits = u128::from(address) & !(u128::from(u64::MAX));
-            IpAddr::V6(Ipv6Addr::from(bits))
-        }
-        v4 => v4,
-    }
 }
 
 impl Admission {
@@ -72,6 +63,8 @@ impl Counted {
     /// Counts the connection as this client's, once it is known who that is; false if it has `per_client` already.
     pub fn count(&mut self, client: Option<SocketAddr>, per_client: usize) -> bool {
         let Some(client) = client.map(|client| client_key(client.ip())) else { return true };
+        // Where few descriptors bound them all, no client has more than three quarters of what that leaves.
+        let per_client = per_client.min((self.admission.most - self.admission.most / 4).max(1));
         let mut clients = self.admission.clients.lock().unwrap_or_else(PoisonError::into_inner);
         let count = clients.entry(client).or_insert(0);
         if *count >= per_client {
@@ -95,5 +88,23 @@ impl Drop for Counted {
                 clients.remove(&client);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+    use super::*;
+
+    #[test]
+    fn one_client_takes_not_all_that_descriptors_allow() {
+        // Of 64 descriptors 48 are for clients, and 36 for one of them.
+        let admission = Arc::new(Admission::new(64));
+        let peer = |text: &str| Some(text.parse().unwrap());
+        let held: Vec<_> = (0..48).filter_map(|_| admission.admit(peer("192.0.2.1:1"), 1000)).collect();
+        assert_eq!(held.len(), 36);
+        assert!(!admission.is_full(100_000));
+        assert!(admission.admit(peer("192.0.2.2:1"), 1000).is_some());
     }
 }

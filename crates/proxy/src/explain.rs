@@ -72,7 +72,6 @@ impl Explainer {
             acceptor,
             quic_secrets,
             admission: Arc::new(Admission::new(u64::MAX)),
-            handshakes: Arc::new(Admission::new(u64::MAX)),
             hops: Arc::default(),
             flows: AtomicUsize::new(0),
             workers_up: AtomicUsize::new(0),

@@ -206,7 +206,6 @@ impl Server {
             acceptor,
             quic_secrets,
             admission: Arc::new(Admission::new(descriptors)),
-            handshakes: Arc::new(Admission::new(descriptors)),
             hops: Arc::default(),
             flows: AtomicUsize::new(0),
             listening: AtomicUsize::new(0),

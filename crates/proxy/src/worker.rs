@@ -31,8 +31,6 @@ pub struct Shared {
     pub quic_secrets: quic::Secrets,
     /// How many connections there are, in total and by client.
     pub admission: Arc<Admission>,
-    /// QUIC handshakes under way of clients that have proved their address.
-    pub handshakes: Arc<Admission>,
     /// Tunnels that may lead into listeners of ours.
     pub hops: Arc<Hops>,
     /// How many UDP flows there are.

@@ -15,10 +15,12 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
+use net::places::Ticket;
 use net::udp::{Batch, LONG_HEADER, position_of};
-use net::{Link, Linked, UdpListener};
+use net::{Link, Linked, Places, UdpListener};
 use quinn_proto::{
-    ConnectionHandle, DatagramEvent, EcnCodepoint, Endpoint, EndpointConfig, Incoming, ServerConfig, TransportConfig,
+    ConnectionHandle, DatagramEvent, EcnCodepoint, Endpoint, EndpointConfig, EndpointEvent, Incoming, ServerConfig,
+    TransportConfig,
 };
 use tls::{Acceptor, Alert, Chooser, Error};
 use tokio::sync::mpsc::Receiver;
@@ -117,7 +119,9 @@ pub struct Hub<K> {
     /// By the library's numbers, which it uses again.
     slots: Vec<Option<Slot<K>>>,
     open: usize,
-    handshakes: usize,
+    /// Handshakes under way, of addresses that are not proved and of those that are: the number of each in `slots`.
+    unproved: Places<usize>,
+    proved: Places<usize>,
     timers: Timers,
     events: VecDeque<Event<K>>,
     refuses_new: bool,
@@ -153,6 +157,19 @@ struct Opening<K> {
     kept: K,
     outcome: Left,
     since: Instant,
+    /// Its place among the handshakes.
+    ticket: Option<Handshake>,
+}
+
+/// A place among the handshakes, of those whose address is proved or of the others.
+struct Handshake {
+    ticket: Ticket,
+    is_proved: bool,
+}
+
+/// Places for so many handshakes, and how many of them one address has.
+fn places((most, of_one): (usize, usize)) -> Places<usize> {
+    Places::new(most, of_one)
 }
 
 impl<K> fmt::Debug for Hub<K> {
@@ -190,12 +207,12 @@ impl<K> Hub<K> {
             endpoint: Endpoint::new(Arc::new(endpoint), Some(Arc::new(config.clone())), true, None),
             acceptor,
             transports: settings.transport(),
-            settings: Rc::new(settings),
             config,
             board: Rc::default(),
             slots: Vec::new(),
             open: 0,
-            handshakes: 0,
+            unproved: places(settings.handshakes_before_retry),
+            proved: places(settings.max_handshakes),
             timers: Timers::default(),
             events: VecDeque::new(),
             refuses_new: false,
@@ -203,6 +220,7 @@ impl<K> Hub<K> {
             links: Links::default(),
             stand_in: None,
             lanes,
+            settings: Rc::new(settings),
         }
     }
 
@@ -432,11 +450,12 @@ impl<K> Hub<K> {
         }
         let is_validated = incoming.remote_address_validated();
         let attempt = Attempt { remote: incoming.remote_address(), local, is_validated };
-        let is_busy = self.handshakes >= self.settings.handshakes_before_retry;
-        let response = if self.handshakes >= self.settings.max_handshakes {
-            self.endpoint.ignore(incoming);
-            None
-        } else if self.refuses_new {
+        // Who has not proved its address may be anybody: nobody gives way to it.
+        let (before_retry, of_one) = self.settings.handshakes_before_retry;
+        let is_busy = self.unproved.len() >= before_retry || of_one == 0 || {
+            self.unproved.has_share(Some(attempt.remote.ip()))
+        };
+        let response = if self.refuses_new {
             Some(self.endpoint.refuse(incoming, &mut buffer))
         } else if is_busy && !is_validated {
             self.endpoint.retry(incoming, &mut buffer).map_err(|error| self.endpoint.ignore(error.into_incoming())).ok()
@@ -473,7 +492,7 @@ impl<K> Hub<K> {
             chooser: Some(chooser),
             outcome: Arc::clone(&outcome),
         });
-        let opening = Opening { kept, outcome, since: now };
+        let mut opening = Opening { kept, outcome, since: now, ticket: None };
         match self.endpoint.accept(incoming, now, &mut buffer, Some(Arc::new(config))) {
             Ok((ConnectionHandle(place), protocol)) => {
                 let (board, settings) = (Rc::clone(&self.board), Rc::clone(&self.settings));
@@ -482,9 +501,9 @@ impl<K> Hub<K> {
                 if self.slots.len() <= place {
                     self.slots.resize_with(place + 1, || None);
                 }
+                opening.ticket = Some(self.begins(place, attempt, now));
                 self.slots[place] = Some(Slot { shared, opening: Some(opening), timer: None });
                 self.open += 1;
-                self.handshakes += 1;
                 self.outbox.put(None, buffer);
                 true
             }
@@ -498,6 +517,33 @@ impl<K> Hub<K> {
                 is_one
             }
         }
+    }
+
+    /// Counts a handshake in. Where there are as many as there may be, the oldest of its client, or of whoever has the most, ends without a word.
+    fn begins(&mut self, place: usize, attempt: Attempt, now: Instant) -> Handshake {
+        let is_proved = attempt.is_validated;
+        let (ticket, gives_way) = self.handshakes(is_proved).enter(Some(attempt.remote.ip()), place);
+        if let Some(slot) = gives_way.and_then(|place| self.slots.get_mut(place)).and_then(Option::take) {
+            let Slot { shared, opening, timer } = slot;
+            let remote = shared.protocol.borrow().remote_address();
+            self.timers.set(shared.place, timer, None);
+            self.endpoint.handle_event(ConnectionHandle(shared.place), EndpointEvent::drained());
+            self.open -= 1;
+            shared.lose(Lost::Gone);
+            self.events.extend(opening.map(|opening| opening.failed(remote, Lost::Gone, now)));
+        }
+        Handshake { ticket, is_proved }
+    }
+
+    /// Counts a handshake out, however it ended.
+    fn ended(&mut self, handshake: Option<Handshake>) {
+        if let Some(Handshake { ticket, is_proved }) = handshake {
+            self.handshakes(is_proved).leave(ticket);
+        }
+    }
+
+    fn handshakes(&mut self, is_proved: bool) -> &mut Places<usize> {
+        if is_proved { &mut self.proved } else { &mut self.unproved }
     }
 
     /// Runs what is due, and sends.
@@ -520,12 +566,14 @@ impl<K> Hub<K> {
         slot.timer = None;
         slot.shared.protocol.borrow_mut().handle_timeout(now);
         if slot.opening.as_ref().is_some_and(|opening| now >= opening.since + limit)
-            && let Some(opening) = slot.opening.take()
+            && let Some(mut opening) = slot.opening.take()
         {
-            self.handshakes -= 1;
-            let remote = slot.shared.protocol.borrow().remote_address();
+            let (shared, handshake) = (Rc::clone(&slot.shared), opening.ticket.take());
+            let remote = shared.protocol.borrow().remote_address();
             self.events.push_back(opening.failed(remote, Lost::TimedOut, now));
-            slot.shared.close(0, b"");
+            shared.close(0, b"");
+            shared.mark();
+            return self.ended(handshake);
         }
         slot.shared.mark();
     }
@@ -595,9 +643,9 @@ impl<K> Hub<K> {
     /// A handshake is done.
     fn connected(&mut self, place: usize) {
         let Some(slot) = self.slots.get_mut(place).and_then(Option::as_mut) else { return };
-        let Some(opening) = slot.opening.take() else { return };
-        self.handshakes -= 1;
+        let Some(mut opening) = slot.opening.take() else { return };
         let shared = Rc::clone(&slot.shared);
+        self.ended(opening.ticket.take());
         if let Some(Outcome::Done(info)) = opening.outcome.get() {
             let connection = Connection::first(shared, (**info).clone());
             self.events.push_back(Event::Accepted(connection, opening.kept));
@@ -608,8 +656,8 @@ impl<K> Hub<K> {
     fn lost(&mut self, place: usize, remote: SocketAddr, why: Lost, now: Instant) {
         let Some(slot) = self.slots.get_mut(place).and_then(Option::as_mut) else { return };
         slot.shared.lose(why.clone());
-        if let Some(opening) = slot.opening.take() {
-            self.handshakes -= 1;
+        if let Some(mut opening) = slot.opening.take() {
+            self.ended(opening.ticket.take());
             self.events.push_back(opening.failed(remote, why, now));
         }
     }

@@ -34,10 +34,10 @@ pub struct Settings {
     pub connection_window: u32,
     /// Bytes of ours that a connection may hold, sent and not yet acknowledged or waiting to be sent.
     pub send_buffer: u32,
-    /// Handshakes under way from which on clients must prove their address first (Retry).
-    pub handshakes_before_retry: usize,
-    /// Handshakes under way from which on new ones are ignored.
-    pub max_handshakes: usize,
+    /// Handshakes under way of addresses that are not proved, from which on clients must prove theirs first (Retry): of all, and of one address.
+    pub handshakes_before_retry: (usize, usize),
+    /// Handshakes under way of addresses that are proved, of all and of one address, from which on the oldest gives way.
+    pub max_handshakes: (usize, usize),
     /// The error code of streams and connections that are dropped without a word.
     pub abandoned: u64,
 }

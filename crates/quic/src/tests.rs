@@ -32,8 +32,8 @@ pub(crate) fn settings() -> Settings {
         stream_window: 256 * 1024,
         connection_window: 1024 * 1024,
         send_buffer: 256 * 1024,
-        handshakes_before_retry: 100,
-        max_handshakes: 1000,
+        handshakes_before_retry: (100, 25),
+        max_handshakes: (1000, 100),
         abandoned: 0x10c,
     }
 }
@@ -377,7 +377,7 @@ async fn keys_are_updated() {
 
 #[tokio::test(flavor = "local")]
 async fn under_load_an_address_is_proved_first() {
-    let busy = Settings { handshakes_before_retry: 0, ..settings() };
+    let busy = Settings { handshakes_before_retry: (0, 0), ..settings() };
     let server = Server::with(1, &busy, Party::new(ALPN), |party, attempt| {
         assert!(attempt.is_validated);
         Decision::Accept(party.chooser(), attempt)
@@ -385,13 +385,42 @@ async fn under_load_an_address_is_proved_first() {
     let (mut client, connection) = server.connected().await;
     tokio::task::spawn_local(echo(connection));
     assert_eq!(client.exchange(b"after a Retry").await.unwrap(), b"after a Retry");
-    // A token that is none of ours counts as no token; one of ours for another address ends the attempt. Both get a Retry or a refusal, never a handshake.
-    let full = Settings { max_handshakes: 0, ..settings() };
-    let server = Server::new(1, &full);
-    let mut client = server.connect();
-    client.send().await;
-    client.wait(Duration::from_millis(50)).await;
-    assert_eq!(client.received, 0, "beyond the bound there is no response at all");
+}
+
+#[tokio::test(flavor = "local")]
+async fn half_open_handshakes_of_one_address_keep_nobody_out() {
+    let few = Settings { handshakes_before_retry: (4, 2), max_handshakes: (8, 6), ..settings() };
+    let server = Server::new(1, &few);
+    let mut silent = Vec::new();
+    for count in 0..30 {
+        let mut client = server.connect();
+        client.half_open().await;
+        assert_eq!(client.was_retried, count >= 2, "{count}");
+        silent.push(client);
+    }
+    // Whoever comes from elsewhere finds a place without a proof, and from the same address with one.
+    for (from, is_proved) in [("127.0.0.2", false), ("127.0.0.1", true)] {
+        let mut client = server.connect().at(from).await;
+        client.until(|client| client.is_connected()).await;
+        assert_eq!(client.was_retried, is_proved, "{from}");
+    }
+    // From two more addresses: all places are taken, and the oldest give way.
+    for from in ["127.0.0.3", "127.0.0.4"] {
+        for _ in 0..10 {
+            let mut client = server.connect().at(from).await;
+            client.half_open().await;
+            silent.push(client);
+        }
+    }
+    let mut client = server.connect().at("127.0.0.5").await;
+    client.until(|client| client.is_connected()).await;
+    let gone = server
+        .events
+        .borrow()
+        .iter()
+        .filter(|event| matches!(event, Event::Failed(failure, _) if failure.cause == FailureCause::Lost(Lost::Gone)))
+        .count();
+    assert!(gone >= 30, "{gone} of {} gave way", silent.len());
 }
 
 #[tokio::test(flavor = "local")]

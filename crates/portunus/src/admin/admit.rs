@@ -17,6 +17,7 @@ use keystore::Password;
 use tls::crypto::digest::constant_time_eq;
 
 use super::dashboard;
+use super::seats::Purpose;
 
 /// The scheme of RFC 6750, with the space behind it.
 const BEARER: &[u8] = b"Bearer ";
@@ -70,20 +71,25 @@ impl Admission {
         Admission { hosts, bound, token, is_certified }
     }
 
-    /// Whether a request shows who sends it, as far as it has to; else how it is answered, and why. To be asked after [`Admission::check`].
+    /// What a request is for that shows who sends it, as far as it has to; else how it is answered, and why. To be asked after [`Admission::check`].
     pub(super) fn authenticate(
         &self,
         method: &Method,
         path: &str,
         headers: &HeaderMap,
-    ) -> Result<(), (StatusCode, &'static str)> {
-        let is_open = method.is_safe() && OPEN.contains(&path);
+    ) -> Result<Purpose, (StatusCode, &'static str)> {
+        if method.is_safe() && OPEN.contains(&path) {
+            return Ok(Purpose::Check);
+        }
         let Some(token) = &self.token else {
-            let may = self.knows_who() || is_open || (method.is_safe() && path == METRICS);
-            return if may { Ok(()) } else { Err((StatusCode::FORBIDDEN, NOBODY)) };
+            return match () {
+                () if self.knows_who() => Ok(Purpose::Operator),
+                () if method.is_safe() && path == METRICS => Ok(Purpose::Page),
+                () => Err((StatusCode::FORBIDDEN, NOBODY)),
+            };
         };
-        if is_open || (method.is_safe() && dashboard::has(path)) {
-            return Ok(());
+        if method.is_safe() && dashboard::has(path) {
+            return Ok(Purpose::Page);
         }
         let mut values = headers.get_all(AUTHORIZATION).iter();
         let given = match (values.next(), values.next()) {
@@ -93,7 +99,11 @@ impl Admission {
         let is_right = given.is_some_and(|(scheme, given)| {
             scheme.eq_ignore_ascii_case(BEARER) && constant_time_eq(given, token.as_bytes())
         });
-        if is_right { Ok(()) } else { Err((StatusCode::UNAUTHORIZED, "this needs the token of `admin.token`")) }
+        if is_right {
+            Ok(Purpose::Operator)
+        } else {
+            Err((StatusCode::UNAUTHORIZED, "this needs the token of `admin.token`"))
+        }
     }
 
     /// Whether a connection says who is at its other end: by the mode of a file or by a certificate.
@@ -272,7 +282,7 @@ mod tests {
             values.iter().for_each(|value| _ = headers.append("authorization", value.parse().unwrap()));
             let decision = admission.authenticate(&method.parse().unwrap(), path, &headers);
             assert_eq!(
-                decision.map_or_else(|(status, _)| status.as_u16(), |()| 200),
+                decision.map_or_else(|(status, _)| status.as_u16(), |_| 200),
                 expected,
                 "{method} {path} {values:?}"
             );

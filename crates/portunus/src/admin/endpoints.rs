@@ -18,6 +18,7 @@ use tokio::sync::{Mutex, Semaphore};
 use super::admit::Admission;
 use super::api::{Rejection, View};
 use super::document::{self, Asked};
+use super::seats::{Purpose, Sitting};
 use super::{AdminState, JsonSource, api, dashboard, events};
 
 const JSON: &str = "application/json";
@@ -140,8 +141,10 @@ async fn admit(State(admission): State<Arc<Admission>>, request: Request, next: 
     let (uri, headers) = (request.uri(), request.headers());
     let checked =
         admission.check(uri, headers).and_then(|()| admission.authenticate(request.method(), uri.path(), headers));
+    let sitting = request.extensions().get::<Arc<Sitting>>().cloned();
+    let serving = sitting.as_ref().map(|sitting| sitting.serve(checked.unwrap_or(Purpose::Page)));
     let mut response = match checked {
-        Ok(()) => next.run(request).await,
+        Ok(_) => next.run(request).await,
         Err((StatusCode::UNAUTHORIZED, reason)) => {
             (StatusCode::UNAUTHORIZED, [(WWW_AUTHENTICATE, "Bearer")], format!("{reason}\n")).into_response()
         }
@@ -151,6 +154,7 @@ async fn admit(State(admission): State<Arc<Admission>>, request: Request, next: 
         // The dashboard has a policy of its own, since it has a script.
         response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
+    drop(serving);
     response
 }
 

@@ -1,9 +1,13 @@
 //! The admin side's sockets: bind, accept within bounds, serve HTTP/1.
 //!
+//! Whoever has not shown who it is has one of a few places, and the oldest of them gives way to whoever comes next (`net::places`): a connection always finds one, so that
+//! nobody keeps health checks or an operator out by connecting and staying silent. What happens once a request is there is in `seats`.
+//!
 //! Holds a few descriptors in reserve, so that an operator can look at a process that has run out of them.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
@@ -11,21 +15,25 @@ use std::time::Duration;
 
 use axum::Router;
 use config::Endpoint;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use net::inherited::Passed;
-use net::unix_socket;
+use net::{Places, Room, unix_socket};
 use telemetry::OncePerSecond;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
+use super::seats::{Seats, Sitting};
 use super::secure::Front;
 
-/// Connections open at once; further ones are closed at once.
-const MAX_CONNECTIONS: usize = 32;
+/// Connections on which nobody has shown who it is, between two requests; then the oldest is closed.
+const MAX_STRANGERS: usize = 32;
 
 /// Request head, bytes.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
@@ -120,10 +128,12 @@ impl Listener {
         })
     }
 
-    async fn accept(&self) -> io::Result<Stream> {
+    async fn accept(&self) -> io::Result<(Stream, Option<IpAddr>)> {
         match self {
-            Listener::Tcp(listener) => listener.accept().await.map(|(stream, _)| Stream::Tcp(stream)),
-            Listener::Unix(listener) => listener.accept().await.map(|(stream, _)| Stream::Unix(stream)),
+            Listener::Tcp(listener) => {
+                listener.accept().await.map(|(stream, peer)| (Stream::Tcp(stream), Some(peer.ip())))
+            }
+            Listener::Unix(listener) => listener.accept().await.map(|(stream, _)| (Stream::Unix(stream), None)),
         }
     }
 }
@@ -146,6 +156,7 @@ pub(super) async fn serve(
     let complaint = OncePerSecond::new();
     let mut reserve = Reserve::default();
     let mut connections = JoinSet::new();
+    let (strangers, seats) = (Room::new(Places::shared(MAX_STRANGERS)), Arc::new(Seats::new()));
     reserve.fill();
     loop {
         let accepted = tokio::select! {
@@ -157,10 +168,16 @@ pub(super) async fn serve(
             _ = &mut stopped => break,
         };
         match accepted {
-            Ok(stream) if connections.len() < MAX_CONNECTIONS => {
-                connections.spawn(converse(stream, (router.clone(), front.clone()), longest, ends.clone()));
+            Ok((stream, address)) => {
+                let sitting = Arc::new(Sitting::new(strangers.enter(address), Arc::clone(&seats)));
+                let (served, ends) = ((router.clone(), front.clone()), ends.clone());
+                connections.spawn(async move {
+                    tokio::select! {
+                        () = converse(stream, served, (longest, Arc::clone(&sitting)), ends) => {}
+                        () = sitting.gives_way() => {}
+                    }
+                });
             }
-            Ok(_) => (),
             // The next accept comes at once, before another thread takes what was freed.
             Err(error) if out_of_descriptors(&error) && reserve.release_one() => (),
             Err(error) => {
@@ -202,16 +219,16 @@ impl Reserve {
 async fn converse(
     stream: Stream,
     (router, front): (Router, Option<Front>),
-    longest: Duration,
+    (longest, sitting): (Duration, Arc<Sitting>),
     ends: watch::Receiver<()>,
 ) {
     match (stream, front) {
-        (Stream::Tcp(stream), None) => converse_over(stream, router, longest, ends).await,
-        (Stream::Unix(stream), _) => converse_over(stream, router, longest, ends).await,
+        (Stream::Tcp(stream), None) => converse_over(stream, router, (longest, sitting), ends).await,
+        (Stream::Unix(stream), _) => converse_over(stream, router, (longest, sitting), ends).await,
         (Stream::Tcp(stream), Some(front)) => {
             let address = stream.peer_addr().ok();
             match tokio::time::timeout(HEAD_TIMEOUT, front.accept(stream)).await {
-                Ok(Ok(stream)) => converse_over(stream, router, longest, ends).await,
+                Ok(Ok(stream)) => converse_over(stream, router, (longest, sitting), ends).await,
                 Ok(Err(error)) => tracing::info!(?address, %error, "admin: the handshake failed"),
                 Err(_) => tracing::info!(?address, "admin: the handshake took too long"),
             }
@@ -223,14 +240,19 @@ async fn converse(
 async fn converse_over(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     router: Router,
-    longest: Duration,
+    (longest, sitting): (Duration, Arc<Sitting>),
     mut ends: watch::Receiver<()>,
 ) {
+    let pages = TowerToHyperService::new(router);
+    let service = service_fn(|mut request: Request<Incoming>| {
+        request.extensions_mut().insert(Arc::clone(&sitting));
+        pages.call(request)
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(MAX_HEAD_BYTES)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     let conversation = async {
         tokio::select! {

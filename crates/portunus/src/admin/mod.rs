@@ -14,6 +14,7 @@ mod admit;
 mod dashboard;
 mod document;
 mod listen;
+mod seats;
 mod secure;
 pub mod place;
 

@@ -11,6 +11,7 @@ mod identity;
 mod log_injection;
 mod memory;
 mod paths;
+mod places;
 mod responses;
 mod slow;
 mod upgrades;

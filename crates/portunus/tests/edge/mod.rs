@@ -41,7 +41,7 @@ use crate::harness::{Upstream, exchange};
 
 /// A configuration: a plain listener `web`, an upstream group `app` for everything, the admin side, and whatever `more` says. `listeners` are further
 /// items of that list.
-fn yaml(upstream: &Upstream, listeners: &str, more: &str) -> String {
+pub fn yaml(upstream: &Upstream, listeners: &str, more: &str) -> String {
     format!(
         "workers: 1
 listeners:

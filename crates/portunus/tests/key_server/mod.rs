@@ -6,5 +6,6 @@ mod enrolment;
 mod front_door;
 mod interop;
 mod life;
+mod places;
 mod server;
 mod wycheproof;

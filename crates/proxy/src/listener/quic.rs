@@ -15,7 +15,6 @@ use tls::{Alert, Choice, Chooser};
 use wire::client_hello::ClientHello;
 use wire::http::http3::Code;
 
-use crate::admission::Counted;
 use crate::certificates::TlsFront;
 use crate::client;
 use crate::conn::accepted::Opened;
@@ -38,11 +37,12 @@ const CONNECTION_WINDOW: u32 = 1024 * 1024;
 /// Bytes that a connection may hold for its client.
 const SEND_BUFFER: u32 = 256 * 1024;
 
-/// Handshakes of one worker under way from which on clients must prove their address first, and from which on nobody new is heard.
+/// Handshakes of one worker under way from which on clients must prove their address first: all, and those of one address.
 const HANDSHAKES_BEFORE_RETRY: usize = 100;
-const MAX_HANDSHAKES: usize = 1000;
+const HANDSHAKES_PER_CLIENT_BEFORE_RETRY: usize = 25;
 
-/// Those that one client may have under way with all workers once its address is proved.
+/// Those of clients that have proved their address, all and those of one client: then the oldest gives way.
+const MAX_HANDSHAKES: usize = 1000;
 const MAX_HANDSHAKES_PER_CLIENT: usize = 100;
 
 /// Between two looks at whether all connections of a closed listener have ended.
@@ -77,8 +77,6 @@ struct Opening {
     listener: Arc<ListenerConfig>,
     front: Arc<TlsFront>,
     counted: Opened,
-    /// Counts it among its client's handshakes, if the address is proved.
-    _shaking: Counted,
     local: SocketAddr,
     at: (SystemTime, Instant),
 }
@@ -184,8 +182,8 @@ fn settings(limits: Option<&Limits>) -> Settings {
         stream_window: STREAM_WINDOW,
         connection_window: CONNECTION_WINDOW,
         send_buffer: SEND_BUFFER,
-        handshakes_before_retry: HANDSHAKES_BEFORE_RETRY,
-        max_handshakes: MAX_HANDSHAKES,
+        handshakes_before_retry: (HANDSHAKES_BEFORE_RETRY, HANDSHAKES_PER_CLIENT_BEFORE_RETRY),
+        max_handshakes: (MAX_HANDSHAKES, MAX_HANDSHAKES_PER_CLIENT),
         abandoned: Code::INTERNAL_ERROR.0,
     }
 }
@@ -203,17 +201,12 @@ fn admit(
     if worker.shared.admission.is_full(generation.config.limits.max_connections) {
         return Decision::Refuse;
     }
-    // What has not proved its address may be anybody's, and there are few of them at once.
-    let proved = Some(attempt.remote).filter(|_| attempt.is_validated);
-    let Some(shaking) = worker.shared.handshakes.admit(proved, MAX_HANDSHAKES_PER_CLIENT) else {
-        return Decision::Refuse;
-    };
     let Some(admitted) = worker.shared.admission.admit(None, 0) else { return Decision::Refuse };
     worker.report.connection_opened(&listener.name);
     let counted = Opened::new(Rc::clone(worker), Arc::clone(listener), Some(attempt.remote), admitted);
     let at = (SystemTime::now(), Instant::now());
     let (listener, front) = (Arc::clone(listener), Arc::clone(front));
-    let opening = Opening { listener, front: Arc::clone(&front), counted, _shaking: shaking, local: attempt.local, at };
+    let opening = Opening { listener, front: Arc::clone(&front), counted, local: attempt.local, at };
     let chooser = ForHttp3 { front, alpn: Arc::clone(alpn) };
     Decision::Accept(Arc::new(chooser), opening)
 }

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::admission::client_key;
+use net::client_key;
 
 /// Counters in a row.
 const PLACES: usize = 1024;

@@ -105,6 +105,8 @@ pub struct Client {
     pub sent: usize,
     /// First byte of the id that the last short header was sent to.
     last_id: Option<u8>,
+    /// It had to prove its address.
+    pub was_retried: bool,
 }
 
 impl Client {
@@ -129,6 +131,28 @@ impl Client {
             received: 0,
             sent: 0,
             last_id: None,
+            was_retried: false,
+        }
+    }
+
+    /// The same from another address of this machine.
+    pub async fn at(self, address: &str) -> Client {
+        Client { socket: UdpSocket::bind((address, 0)).await.unwrap(), ..self }
+    }
+
+    /// Begins a handshake, proves its address if it must, and says nothing more once the server has begun, too.
+    pub async fn half_open(&mut self) {
+        let mut buffer = [0; 2000];
+        loop {
+            self.send().await;
+            let (length, from) = self.socket.recv_from(&mut buffer).await.unwrap();
+            let before = self.was_retried;
+            if buffer[0] & 0xf0 == 0xf0 {
+                self.take(&buffer[..length], from);
+            }
+            if self.was_retried == before {
+                return;
+            }
         }
     }
 
@@ -149,14 +173,6 @@ impl Client {
     /// The lane of `lanes` that the connection is on, as the id that it sends to says.
     pub fn server_lane(&self, lanes: usize) -> usize {
         usize::from(self.last_id.unwrap()) % lanes
-    }
-
-    /// Takes in what comes for so long.
-    pub async fn wait(&mut self, limit: Duration) {
-        let end = Instant::now() + limit;
-        while Instant::now() < end {
-            self.receive_for(Duration::from_millis(5)).await;
-        }
     }
 
     /// Counts what comes for so long, and responds to nothing.
@@ -247,6 +263,8 @@ impl Client {
     }
 
     fn take(&mut self, bytes: &[u8], from: SocketAddr) {
+        // RFC 9000 §17.2.5
+        self.was_retried |= bytes[0] & 0xf0 == 0xf0;
         let mut response = Vec::new();
         let event = self.endpoint.handle(Instant::now(), from, None, None, BytesMut::from(bytes), &mut response);
         if let Some(DatagramEvent::ConnectionEvent(_, event)) = event {

@@ -4,11 +4,18 @@ use super::{FixedBound, bound};
 
 pub(super) const ENROLMENT: &[FixedBound] = &[
     bound(
-        "keyserver/src/enrolment.rs",
+        "keyserver/src/shared.rs",
         "MAX_STRANGERS",
         "Requests with tokens that are decided at the same time",
         "16",
         "Guessing is slow, and costs the disk little.",
+    ),
+    bound(
+        "keyserver/src/shared.rs",
+        "MAX_STRANGERS_OF_ADDRESS",
+        "Those of one address (IPv6: of one /64)",
+        "4",
+        "Whoever guesses keeps no node from enrolling.",
     ),
     bound(
         "keyserver/src/enrolment.rs",

@@ -47,17 +47,24 @@ pub(super) const CLIENTS_HTTP_3: &[FixedBound] = &[
     ),
     bound(
         "proxy/src/listener/quic.rs",
+        "HANDSHAKES_PER_CLIENT_BEFORE_RETRY",
+        "The same of one address (IPv6: of one /64)",
+        "25",
+        "Others need no proof for what one does.",
+    ),
+    bound(
+        "proxy/src/listener/quic.rs",
         "MAX_HANDSHAKES",
-        "Handshakes of one worker",
+        "Handshakes of one worker with clients that have proved their address",
         "1000",
-        "Further ones get no response.",
+        "Then the oldest of whoever has the most ends without a word.",
     ),
     bound(
         "proxy/src/listener/quic.rs",
         "MAX_HANDSHAKES_PER_CLIENT",
-        "Handshakes of one client that has proved its address, with all workers",
+        "Those of one client (IPv6: of one /64)",
         "100",
-        "Others have room for theirs. Further ones are refused.",
+        "Others have room for theirs. Then its oldest ends.",
     ),
     bound(
         "proxy/src/http/h3.rs",
