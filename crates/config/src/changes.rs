@@ -1,5 +1,5 @@
 //! What differs between two configurations: by the name of each part, whatever the order and the files they stand in, and by what values mean (`60s` is `1m`).
-//! Values that look like credentials are compared and never shown.
+//! What `shape/hiding.rs` hides is compared and never shown.
 //!
 //! Made from the completed trees and the table, so it knows no key. Knows nothing of what a difference does to those who are served.
 
@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use crate::environment::FromEnvironment;
 use crate::model::Config;
-use crate::shape::effective::{REDACTED, is_field_with_credential};
+use crate::shape::hiding::{Hiding, REDACTED};
 use crate::table::{Object, Shape};
 use crate::units;
 use crate::yaml::{Node, Scalar, Value};
@@ -83,7 +83,7 @@ pub enum ChangeKind {
 impl Comparable {
     /// The completed tree of a configuration.
     pub(crate) fn of(object: &'static Object, root: &Node, config: &Config) -> Comparable {
-        let mut root = of_object(object, root);
+        let mut root = of_object(object, root, Hiding::Queries);
         if let Part::Map(members) = &mut root
             && let Some((Part::List(routes), _)) = members.get_mut("routes")
         {
@@ -122,53 +122,55 @@ impl Part {
     }
 }
 
-fn of_value(shape: &'static Shape, node: &Node) -> Part {
+fn of_value(shape: &'static Shape, node: &Node, hiding: Hiding) -> Part {
+    let nothing = || Part::Leaf(Leaf { shown: String::new(), meant: Some(String::new()), is_variable: false });
     match (shape, &node.value) {
-        (Shape::Object(object), Value::Map(_)) => of_object(object, node),
+        (Shape::Object(object), Value::Map(_)) => of_object(object, node, hiding),
         (Shape::Table(_, value), Value::Map(entries)) => {
-            let member = |name: &str, node: &Node| match (value, &node.value) {
-                (Shape::Verbatim(_), Value::Scalar(scalar)) if is_field_with_credential(name) => hidden(scalar),
-                _ => of_value(value, node),
-            };
-            let members = entries.iter().map(|entry| (entry.key.clone(), (member(&entry.key, &entry.value), false)));
+            let members = entries.iter().map(|entry| {
+                let part = of_value(value, &entry.value, hiding.of_entry(value, &entry.key));
+                (entry.key.clone(), (part, false))
+            });
             Part::Map(members.collect())
         }
-        (Shape::List(item), Value::List(_)) => of_list(item, node),
-        (Shape::OneOrMany(item), _) => of_list(item, node),
+        (Shape::List(item), Value::List(_)) => of_list(item, node, hiding),
+        (Shape::OneOrMany(item), _) => of_list(item, node, hiding),
         (Shape::Either(alternatives), Value::Map(_)) => {
             match alternatives.iter().find(|shape| matches!(shape, Shape::Object(_) | Shape::Table(..))) {
-                Some(shape) => of_value(shape, node),
-                None => Part::Leaf(Leaf { shown: String::new(), meant: Some(String::new()), is_variable: false }),
+                Some(shape) => of_value(shape, node, hiding),
+                None => nothing(),
             }
         }
         (Shape::Either(alternatives), Value::List(_)) => {
             match alternatives.iter().find(|shape| matches!(shape, Shape::List(_) | Shape::OneOrMany(_))) {
-                Some(shape) => of_value(shape, node),
+                Some(shape) => of_value(shape, node, hiding),
                 None => Part::List(Vec::new()),
             }
         }
         (_, Value::Scalar(scalar)) => {
-            let is_variable = scalar.written.is_some();
-            Part::Leaf(Leaf { shown: scalar.text.clone(), meant: Some(meaning(shape, scalar)), is_variable })
+            let shown = hiding.shown(shape, &scalar.text).into_owned();
+            let meant = Some(meaning(shape, scalar)).filter(|meant| !meant.contains(HIDDEN));
+            Part::Leaf(Leaf { shown, meant, is_variable: scalar.written.is_some() })
         }
-        _ => Part::Leaf(Leaf { shown: String::new(), meant: Some(String::new()), is_variable: false }),
+        _ => nothing(),
     }
 }
 
-fn of_object(object: &'static Object, node: &Node) -> Part {
+fn of_object(object: &'static Object, node: &Node, hiding: Hiding) -> Part {
     let entries = node.entries();
     let member = |name: &'static str, shape: &'static Shape| {
         let entry = entries.iter().find(|entry| entry.key == name)?;
-        Some((name.to_owned(), (of_value(shape, &entry.value), entry.is_default)))
+        let part = of_value(shape, &entry.value, hiding.of_key(object, name));
+        Some((name.to_owned(), (part, entry.is_default)))
     };
     Part::Map(object.all_fields().filter_map(|field| member(field.name, &field.shape)).collect())
 }
 
 /// The items, each called by what names it, or by what it says.
-fn of_list(shape: &'static Shape, node: &Node) -> Part {
+fn of_list(shape: &'static Shape, node: &Node, hiding: Hiding) -> Part {
     let mut items: Vec<(String, Part)> = Vec::new();
-    for item in node.one_or_many() {
-        let part = of_value(shape, item);
+    for (index, item) in node.one_or_many().iter().enumerate() {
+        let part = of_value(shape, item, hiding.of_item(index));
         let name = NAMING.iter().find_map(|key| item.get(key)?.text());
         let mut key = name.map_or_else(|| part.in_words(true), str::to_owned);
         let again = items.iter().filter(|(other, _)| *other == key).count();
@@ -180,19 +182,16 @@ fn of_list(shape: &'static Shape, node: &Node) -> Part {
     Part::List(items)
 }
 
-/// What a value that looks like a credential says, without showing it.
-fn hidden(scalar: &Scalar) -> Part {
-    let meant = Some(scalar.text.clone()).filter(|text| text != HIDDEN);
-    Part::Leaf(Leaf { shown: REDACTED.to_owned(), meant, is_variable: scalar.written.is_some() })
-}
-
 /// What stands for a hidden value in a text that is to be read again.
 const HIDDEN: &str = "hidden-by-the-running-process";
 
 impl Comparable {
-    /// The text of a running process for reading it again: what it hides is marked as such.
+    /// The text of a running process for reading it again: what it hides is marked as such, each value in its own way, since they may not be the same.
     pub(crate) fn readable(effective: &str) -> String {
-        effective.replace(&format!("\"{REDACTED}\""), &format!("\"{HIDDEN}\""))
+        let mut pieces = effective.split(REDACTED).enumerate();
+        let mut text = pieces.next().map_or(String::new(), |(_, first)| first.to_owned());
+        text.extend(pieces.map(|(number, rest)| format!("{HIDDEN}-{number}{rest}")));
+        text
     }
 }
 

@@ -47,7 +47,8 @@ pub use model::*;
 pub use networks::{canonical_network, is_in_network};
 pub use problem::{Problem, Problems};
 pub use reload::{Reloaded, waits_for_restart};
-pub use shape::effective::{Effective, REDACTED, is_field_with_credential};
+pub use shape::effective::{Effective, is_field_with_credential};
+pub use shape::hiding::REDACTED;
 pub use shape::reference::{fleet_reference, key_server_reference, reference};
 pub use shape::schema::{json_schema, key_server_json_schema};
 pub use shape::surface::{

@@ -5,6 +5,7 @@
 
 pub(crate) mod complete;
 pub(crate) mod effective;
+pub(crate) mod hiding;
 mod foreign;
 pub(crate) mod reference;
 mod scalar;

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 mod golden;
+mod hidden;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -117,6 +118,11 @@ fn what_a_configuration_prints_of_itself_becomes_the_same_configuration() {
         let config = parse(name, &text);
         let effective = config.effective.to_string();
         serde_json::from_str::<serde_json::Value>(&effective).unwrap();
+        if effective.contains(config::REDACTED) {
+            let problems = config::parse(name, &effective, Path::new("/etc/portunus")).unwrap_err().to_string();
+            assert!(problems.contains("this is no value but what stands in place of one"), "{name}\n{problems}");
+            continue;
+        }
         let again = parse(name, &effective);
         assert_eq!(golden::whole(&again), golden::whole(&config), "{name}\n{effective}");
         assert_eq!(again.effective.to_string(), effective, "{name}");

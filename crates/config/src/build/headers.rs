@@ -6,7 +6,7 @@ use super::placeholders::{Scope, field_template};
 use super::{Build, Fault};
 use crate::model::{FieldValue, HeaderEdits};
 use crate::problem::shown;
-use crate::shape::effective::REDACTED;
+use crate::shape::hiding::REDACTED;
 use crate::yaml::Node;
 
 /// Fields that frame a message or govern one connection.

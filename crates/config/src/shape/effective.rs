@@ -1,17 +1,14 @@
 //! The configuration as it is active, in the shape of its file: what was written and the defaults beside it, as JSON, which is YAML. It can be read again.
 //!
-//! Made from the completed tree and the table, so it knows no key. Secrets stand in no file, only where they come from; what is hidden here are values of
-//! header fields that look like credentials, and what variables of the environment hold, in whose place the file's `${NAME}` stands.
+//! Made from the completed tree and the table, so it knows no key. What is hidden `hiding.rs` says, and of what variables of the environment hold the file's `${NAME}` is shown.
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
+use super::hiding::Hiding;
 use crate::table::{Object, Shape};
 use crate::units;
 use crate::yaml::{Node, Scalar, Value};
-
-/// In place of a value that looks like a credential.
-pub const REDACTED: &str = "(redacted)";
 
 /// A configuration in the shape of its file, with its defaults; empty if it comes from no file.
 #[derive(Clone, Default)]
@@ -21,7 +18,7 @@ impl Effective {
     /// Prints a completed tree.
     pub(crate) fn of(object: &'static Object, root: &Node) -> Effective {
         let mut out = String::new();
-        write_object(object, root, 0, &mut out);
+        write_object(object, root, (Hiding::Queries, 0), &mut out);
         out.push('\n');
         Effective(out.into())
     }
@@ -40,37 +37,43 @@ impl fmt::Debug for Effective {
     }
 }
 
-fn write_value(shape: &Shape, node: &Node, depth: usize, out: &mut String) {
+fn write_value(shape: &Shape, node: &Node, (hiding, depth): (Hiding, usize), out: &mut String) {
     match (shape, &node.value) {
-        (Shape::Object(object), Value::Map(_)) => write_object(object, node, depth, out),
+        (Shape::Object(object), Value::Map(_)) => write_object(object, node, (hiding, depth), out),
         (Shape::Table(_, value), Value::Map(entries)) => {
-            let items = entries.iter().map(|entry| (Some(entry.key.as_str()), *value, &entry.value));
+            let items = entries.iter().map(|entry| {
+                let key = entry.key.as_str();
+                (Some(key), *value, &entry.value, hiding.of_entry(value, key))
+            });
             write_items(('{', '}'), items, depth, out);
         }
         (Shape::List(item) | Shape::OneOrMany(item), Value::List(items)) => {
-            write_items(('[', ']'), items.iter().map(|node| (None, *item, node)), depth, out);
+            let items = items.iter().enumerate().map(|(index, node)| (None, *item, node, hiding.of_item(index)));
+            write_items(('[', ']'), items, depth, out);
         }
-        (Shape::OneOrMany(item), _) => write_value(item, node, depth, out),
+        (Shape::OneOrMany(item), _) => write_value(item, node, (hiding.of_item(0), depth), out),
         (Shape::Either(alternatives), Value::Map(_)) => {
             match alternatives.iter().find(|shape| matches!(shape, Shape::Object(_))) {
-                Some(object) => write_value(object, node, depth, out),
+                Some(object) => write_value(object, node, (hiding, depth), out),
                 None => out.push_str("null"),
             }
         }
-        (_, Value::Scalar(scalar)) => write_scalar(shape, scalar, out),
+        (_, Value::Scalar(scalar)) => write_scalar(shape, scalar, hiding, out),
         _ => out.push_str("null"),
     }
 }
 
 /// Its keys in the order of the table.
-fn write_object(object: &'static Object, node: &Node, depth: usize, out: &mut String) {
-    let items = object.all_fields().filter_map(|field| Some((Some(field.name), &field.shape, node.get(field.name)?)));
+fn write_object(object: &'static Object, node: &Node, (hiding, depth): (Hiding, usize), out: &mut String) {
+    let items = object.all_fields().filter_map(|field| {
+        Some((Some(field.name), &field.shape, node.get(field.name)?, hiding.of_key(object, field.name)))
+    });
     write_items(('{', '}'), items, depth, out);
 }
 
 fn write_items<'a>(
     (open, close): (char, char),
-    items: impl Iterator<Item = (Option<&'a str>, &'a Shape, &'a Node)>,
+    items: impl Iterator<Item = (Option<&'a str>, &'a Shape, &'a Node, Hiding)>,
     depth: usize,
     out: &mut String,
 ) {
@@ -80,7 +83,7 @@ fn write_items<'a>(
     };
     out.push(open);
     let mut is_empty = true;
-    for (key, shape, node) in items {
+    for (key, shape, node, hiding) in items {
         if !is_empty {
             out.push(',');
         }
@@ -90,12 +93,7 @@ fn write_items<'a>(
             write_text(key, out);
             out.push_str(": ");
         }
-        match key {
-            Some(key) if matches!(shape, Shape::Verbatim(_)) && is_field_with_credential(key) => {
-                write_text(REDACTED, out)
-            }
-            _ => write_value(shape, node, depth + 1, out),
-        }
+        write_value(shape, node, (hiding, depth + 1), out);
     }
     if !is_empty {
         indent(depth, out);
@@ -103,7 +101,7 @@ fn write_items<'a>(
     out.push(close);
 }
 
-fn write_scalar(shape: &Shape, scalar: &Scalar, out: &mut String) {
+fn write_scalar(shape: &Shape, scalar: &Scalar, hiding: Hiding, out: &mut String) {
     let may_be = |wanted: fn(&Shape) -> bool| match shape {
         Shape::Either(alternatives) => alternatives.iter().any(wanted),
         shape => wanted(shape),
@@ -117,9 +115,9 @@ fn write_scalar(shape: &Shape, scalar: &Scalar, out: &mut String) {
         let _ = write!(out, "{number}");
     } else {
         match scalar.written.as_ref().filter(|written| written.is_hidden) {
-            Some(written) => write_text(&written.text, out),
+            Some(written) => write_text(&hiding.shown(shape, &written.text), out),
             // Not to be taken for a variable when it is read again.
-            None => write_text(&scalar.text.replace("${", "$${"), out),
+            None => write_text(&hiding.shown(shape, &scalar.text).replace("${", "$${"), out),
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::{Kind, Named, how_to_write, mismatch};
+use super::{Kind, Named, hiding, how_to_write, mismatch};
 use crate::problem::closest;
 use crate::table::Shape;
 use crate::units;
@@ -27,6 +27,10 @@ pub(super) fn check(shape: &Shape, scalar: &Scalar, node: &Node, named: Named<'_
         None => wrong(),
     };
     match shape {
+        Shape::Text(_) | Shape::Verbatim(_) if hiding::is_hidden(text) => Err((
+            "this is no value but what stands in place of one".to_owned(),
+            "write the value itself; `GET /config` does not show what works as a credential".to_owned(),
+        )),
         Shape::Verbatim(_) => Ok(()),
         Shape::Text(_) if text.is_empty() => Err((format!("{} is empty", named.subject()), how_to_write(shape, named))),
         Shape::Text(_) if named.key == "bind" && text.parse::<u16>().is_ok() => Err((
