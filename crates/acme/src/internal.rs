@@ -126,7 +126,7 @@ mod tests {
         let path = storage.ca_key_path();
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
         let problem = issue(&storage, &wanted("localhost", KeyType::Ecdsa)).unwrap_err();
-        assert!(problem.contains("others may read it"), "{problem}");
+        assert!(problem.contains("other users may read"), "{problem}");
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
         for (key, expected) in [
             (KeyPair::generate().unwrap().serialize_pem(), "do not belong together"),

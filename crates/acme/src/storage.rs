@@ -16,13 +16,14 @@
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use instant_acme::AccountCredentials;
 use keystore::files;
+use net::trusted::{self, Closed, Owner};
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
 use tls::Identity;
@@ -40,12 +41,6 @@ pub const MAX_FILE_BYTES: u64 = 256 * 1024;
 
 /// Where a certificate begins in a PEM file.
 const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----";
-
-/// Permission bits that only we may have, and others not: to write.
-const WRITABLE_BY_OTHERS: u32 = 0o022;
-
-/// Permission bits of a key that only we may have.
-const READABLE_BY_OTHERS: u32 = 0o077;
 
 /// The folder.
 #[derive(Debug, Clone)]
@@ -204,13 +199,8 @@ impl Storage {
         match fs::symlink_metadata(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(unwritable(&path, &error)),
-            Ok(found) if found.mode() & READABLE_BY_OTHERS != 0 => {
-                let place = path.display();
-                return Err(format!(
-                    "{place}: others may read it, and issue what clients of ours trust; `chmod 600 {place}`, or remove it to have a new CA made"
-                ));
-            }
-            Ok(_) => {}
+            // Who may read it issues what clients of ours trust.
+            Ok(found) => trusted::check(&path, &found, Owner::OursOrService, Closed::ToReaders)?,
         }
         let text =
             |path: &Path| files::text(path, MAX_FILE_BYTES).map_err(|error| format!("{}: {error}", path.display()));
@@ -423,13 +413,7 @@ fn make_folder(folder: &Path, may_be_link: bool) -> Result<(), String> {
     if !found.is_dir() {
         return Err(format!("{}: is no folder; name another one", folder.display()));
     }
-    if found.mode() & WRITABLE_BY_OTHERS != 0 {
-        let place = folder.display();
-        return Err(format!(
-            "{place}: others may write there, so what is in it cannot be trusted; `chmod go-w {place}`"
-        ));
-    }
-    Ok(())
+    trusted::check(folder, &found, Owner::Ours, Closed::ToWriters)
 }
 
 /// Replaces a file that is no link, as if it was written at this time.
@@ -468,6 +452,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::wanted::Subject;
+    use std::os::unix::fs::MetadataExt;
     use std::os::unix::fs::{PermissionsExt, symlink};
     use tls::KeyType;
 
@@ -569,7 +554,7 @@ mod tests {
         assert!(storage.make().unwrap_err().contains("symbolic link"));
         fs::remove_file(folder.join("accounts")).unwrap();
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o770)).unwrap();
-        assert!(storage.make().unwrap_err().contains("others may write there"));
+        assert!(storage.make().unwrap_err().contains("other users may write there"));
         assert!(Storage::at(&elsewhere).make().unwrap_err().contains("is no folder"));
         assert!(Storage::at(&dir.path().join("no/such")).make().is_err());
     }

@@ -11,19 +11,17 @@
 
 use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use keystore::files;
+use net::trusted::{self, Closed, Owner};
 use serde_json::{Value, json};
 
 use crate::generation::{Bundle, Manifest, is_name};
 
 /// Largest file of ours that is read, bytes.
 const MAX_FILE_BYTES: u64 = 16 << 20;
-
-/// Permission bits of the folder that only we may have.
-const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// The folder.
 #[derive(Debug, Clone)]
@@ -53,9 +51,7 @@ impl Cache {
         DirBuilder::new().recursive(true).mode(0o700).create(&generations).map_err(failed)?;
         for folder in [folder, &generations] {
             let found = fs::metadata(folder).map_err(failed)?;
-            if found.mode() & WRITABLE_BY_OTHERS != 0 {
-                return Err(format!("{}: others may write there; `chmod 700` it", folder.display()));
-            }
+            trusted::check(folder, &found, Owner::OursOrService, Closed::ToWriters)?;
         }
         Ok(Cache { folder: folder.to_owned() })
     }
@@ -209,6 +205,6 @@ mod tests {
         fs::write(cache.folder().join("current"), "{}").unwrap();
         assert!(cache.current().unwrap_err().contains("damaged"));
         fs::set_permissions(cache.folder(), fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(Cache::open(cache.folder()).unwrap_err().contains("others may write"));
+        assert!(Cache::open(cache.folder()).unwrap_err().contains("other users may write"));
     }
 }

@@ -5,12 +5,13 @@
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use keystore::files;
+use net::trusted::{self, Closed, Owner};
 use tls::crypto::digest::random;
 use tls::crypto::sealing::SealingKey;
 use tls::crypto::verify::keyed_hash;
@@ -25,9 +26,6 @@ const MAX_FILE_BYTES: u64 = 1024;
 
 /// What each value is sealed about, beside its key: the version of the form.
 const ABOUT: &str = "portunus fleet 1\n";
-
-/// Permission bits of a key file that those who are neither its owner nor of its group may not have.
-const OPEN_TO_OTHERS: u32 = 0o007;
 
 /// The seal.
 #[derive(Debug)]
@@ -64,10 +62,8 @@ impl Seal {
     pub fn read(path: &Path) -> Result<Seal, String> {
         let place = path.display();
         let content = files::read(path, MAX_FILE_BYTES)?;
-        let mode = std::fs::metadata(path).map_err(|error| format!("{place}: {error}"))?.mode();
-        if mode & OPEN_TO_OTHERS != 0 {
-            return Err(format!("{place}: every user of this machine may read it; `chmod 600` it"));
-        }
+        let found = std::fs::metadata(path).map_err(|error| format!("{place}: {error}"))?;
+        trusted::check(path, &found, Owner::OursOrService, Closed::ToStrangers)?;
         let none = || format!("{place}: is no key of a fleet; `portunus fleet key` makes one");
         let text = std::str::from_utf8(&content).map_err(|_| none())?;
         let text = text.trim_ascii().strip_prefix(MARK).ok_or_else(none)?;

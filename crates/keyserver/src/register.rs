@@ -21,6 +21,7 @@ use std::time::{Duration, SystemTime};
 
 use keystore::authority::Authority;
 use keystore::files;
+use net::trusted::{self, Closed, Owner};
 use rustix::fs::{FlockOperation, fcntl_lock};
 use tls::crypto::digest;
 use wire::enrolment::is_node_name;
@@ -38,9 +39,6 @@ const MAX_FILE_BYTES: u64 = 16 * 1024;
 
 /// Most tokens that are open at once, and most nodes.
 pub const MAX_ENTRIES: usize = 100_000;
-
-/// Bits of the mode of a file that others must not have.
-const OTHERS: u32 = 0o077;
 
 /// Whose turn it is within this process: locks of files are those of processes.
 static TURN: Mutex<()> = Mutex::new(());
@@ -168,11 +166,8 @@ impl Register {
                 return Ok(made);
             }
             Err(error) => return Err(unusable(&path, &error)),
-            Ok(found) if found.mode() & OTHERS != 0 => {
-                let place = path.display();
-                return Err(format!("{place}: others may read it, and enrol whom they like; `chmod 600 {place}`"));
-            }
-            Ok(_) => {}
+            // Who may read it enrols whom they like.
+            Ok(found) => trusted::check(&path, &found, Owner::OursOrService, Closed::ToReaders)?,
         }
         let both = Zeroizing::new(text(&path)?);
         let kept = Authority::kept(CALLED, &both, &both);

@@ -7,6 +7,7 @@
 pub mod channel;
 pub mod udp;
 pub mod transparent;
+pub mod trusted;
 pub mod splice;
 pub mod routing;
 pub mod poller;

@@ -88,7 +88,8 @@ async fn a_peer_that_cancels_without_end_leaves_the_others_their_turn() {
     let transport = Transport::plain(Stream::new(ours.into()).unwrap());
     let link = Arc::new(Link::new(Peer::unix(), true));
     let loud_one = Conn::new(transport, link, Arc::clone(&shared), Rc::clone(&report));
-    local.spawn_local(loud_one.serve(draining.clone()));
+    let (place, drain) = (Place::take(&shared, None), draining.clone());
+    local.spawn_local(async move { loud_one.serve(drain, &place).await });
     let (ours, mut quiet) = pair();
     local.spawn_local(run(Stream::new(ours.into()).unwrap(), listener, Arc::clone(&shared), report, draining));
     let mut ping = Vec::new();
@@ -167,7 +168,8 @@ async fn ask_for_keys(shared: &Arc<Shared>, extended: bool, payloads: &[&[u8]]) 
     ours.set_nonblocking(true).unwrap();
     let transport = Transport::plain(Stream::new(ours.into()).unwrap());
     let link = Arc::new(Link::new(Peer::unix(), extended));
-    local.spawn_local(Conn::new(transport, link, Arc::clone(shared), report).serve(draining));
+    let (place, conn) = (Place::take(shared, None), Conn::new(transport, link, Arc::clone(shared), report));
+    local.spawn_local(async move { conn.serve(draining, &place).await });
     let mut bytes = Vec::new();
     for (id, payload) in payloads.iter().enumerate() {
         let id = id as u32;

@@ -57,7 +57,7 @@ fn what_is_on_the_disk_does_not_help_a_thief_and_is_nobody_else_s() {
     let content = text(&register.folder.join("tokens").join(&name)).unwrap();
     assert!(!content.contains(&hexadecimal(&SECRET)), "{content}");
     for path in [register.token(&SECRET), register.folder.join("authority.key"), register.folder.clone()] {
-        assert_eq!(fs::metadata(&path).unwrap().mode() & OTHERS, 0, "{}", path.display());
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o077, 0, "{}", path.display());
     }
     let key = register.folder.join("authority.key");
     fs::set_permissions(&key, PermissionsExt::from_mode(0o640)).unwrap();

@@ -10,6 +10,7 @@ use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use net::inherited::Passed;
+use net::trusted::{self, Owner};
 use net::{Places, Room, unix_socket};
 use telemetry::OncePerSecond;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -104,7 +106,12 @@ pub(super) fn bind(endpoint: &Endpoint) -> io::Result<Bound> {
             socket.listen(BACKLOG)?;
             (Endpoint::Tcp(socket.local_addr()?.as_socket().ok_or(ErrorKind::AddrNotAvailable)?), socket)
         }
-        Endpoint::Unix(path) => (endpoint.clone(), unix_socket::bind(path, UNIX_MODE, BACKLOG)?),
+        Endpoint::Unix(path) => {
+            // Who could put another socket in its place would be asked by operators, and told what they send.
+            let folder = path.parent().unwrap_or(Path::new(""));
+            trusted::check_folder(folder, Owner::OursOrService).map_err(io::Error::other)?;
+            (endpoint.clone(), unix_socket::bind(path, UNIX_MODE, BACKLOG)?)
+        }
     };
     socket.set_nonblocking(true)?;
     Ok(Bound { address, socket, is_managed: false })

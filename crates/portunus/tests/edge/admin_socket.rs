@@ -174,4 +174,21 @@ fn a_socket_that_was_named_is_there_or_the_server_does_not_start() {
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("missing/admin.sock"), "{}", text(&output.stderr));
+    // In a folder where others could put their own, named here or in the file.
+    let open = dir.path().join("open");
+    std::fs::create_dir(&open).unwrap();
+    let in_file = dir.path().join("in-file.yaml");
+    std::fs::write(&in_file, format!("{YAML}admin: {{ bind: \"unix:{}/admin.sock\" }}\n", open.display())).unwrap();
+    for mode in [0o777, 0o1777, 0o770] {
+        std::fs::set_permissions(&open, std::fs::Permissions::from_mode(mode)).unwrap();
+        for arguments in [
+            [open.join("admin.sock").into_os_string(), dir.path().join("portunus.yaml").into()],
+            ["none".into(), in_file.clone().into()],
+        ] {
+            let output = place.command().args(["run", "--control"]).args(&arguments).output().unwrap();
+            let message = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(1), "{arguments:?}: {message}");
+            assert!(message.contains("other users may write there"), "{arguments:?}: {message}");
+        }
+    }
 }
