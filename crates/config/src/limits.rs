@@ -36,7 +36,7 @@ settings! {
             "Request line; then 414.";
         max_headers: usize = Shape::Int(4, 256), "100",
             "Header fields in a request; then 431.";
-        max_body_bytes as "max_body": u64 = Shape::Size(0, TIB), "64MiB",
+        max_body_bytes as "max_body": u64 = Shape::Size(1, TIB), "64MiB",
             "Request body, unless the route sets its own limit; then 413.";
         max_response_header_bytes: usize = Shape::Size(KIB, 32 * KIB), "32KiB",
             "Response header of an upstream; then 502.";

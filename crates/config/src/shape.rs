@@ -188,8 +188,16 @@ fn check_either(alternatives: &'static [Shape], node: &Node, named: Named<'_>, p
         (Value::Scalar(scalar), Some(only), None) => match wrapped(alternatives) {
             // Meant as the value of the mapping's one key.
             Some(key) if !scalar.is_bool() && !scalar.is_number() && !is_near(only, &scalar.text) => {
-                let value = named.written(&format!("{{ {key}: {} }}", scalar_in_flow(&scalar.text)));
-                problems.add(node.span, mismatch(&Shape::Either(alternatives), node, named), format!("write {value}"));
+                let text = scalar_in_flow(&scalar.text);
+                let value = named.written(&format!("{{ {key}: {text} }}"));
+                // Elsewhere `host` says which requests are meant.
+                let fix = match named.key {
+                    "host" => format!(
+                        "to match requests for this host, write `hosts: [{text}]`; to send it upstream, write {value}"
+                    ),
+                    _ => format!("write {value}"),
+                };
+                problems.add(node.span, mismatch(&Shape::Either(alternatives), node, named), fix);
             }
             _ => check(only, node, named, problems),
         },

@@ -21,6 +21,14 @@ const WORDS: &[(&[&str], &str)] = &[
         "certificates and their keys are in `keystores`; a listener names one of them: `tls: { keystore: NAME }`; see docs/certificates.md",
     ),
     (&["ssl"], "write `tls`"),
+    (
+        &["ciphers", "cipher_suites", "ssl_ciphers", "ssl_protocols", "tls_versions", "protocols"],
+        "write `policy` or `min_version` in the `tls` of a listener: `tls: { keystore: NAME, policy: modern }`; see docs/tls.md",
+    ),
+    (
+        &["ech", "encrypted_client_hello"],
+        "write `ech_keys` beside `listeners`, with the file of the keys; see docs/tls.md",
+    ),
     (&["server_name", "server_names", "domain", "domains"], "write `hosts` in a route"),
     (
         &["location", "locations", "paths", "path_prefix", "prefix", "uri"],
@@ -33,6 +41,14 @@ const WORDS: &[(&[&str], &str)] = &[
     (
         &["backend", "backends", "services", "cluster", "clusters"],
         "write the servers in `upstreams`, and their name as `upstream` in a route",
+    ),
+    (
+        &["strip_prefix", "stripprefix", "strip_path", "trim_prefix", "handle_path"],
+        "write `rewrite` in a route, with the parameter of its `path`: `path: /app/{*rest}` and `rewrite: \"/{rest}\"`; see docs/routing.md",
+    ),
+    (
+        &["root", "alias", "try_files", "file_server", "static", "index"],
+        "remove it; files are not served: name a server that has them as `upstream` of the route",
     ),
     (&["return", "redirectto", "redirect_to"], "write `redirect` or `respond` in a route"),
     (&["add_header", "header", "proxy_set_header"], "write `request_headers` or `response_headers` in a route"),
@@ -58,6 +74,14 @@ const WORDS: &[(&[&str], &str)] = &[
     (
         &["acme", "letsencrypt", "certresolver", "cert_resolver"],
         "write it as the kind of a keystore: `keystores: { NAME: { acme: ... } }`; see docs/certificates.md",
+    ),
+    (
+        &["on_demand", "on_demand_tls"],
+        "write `on_demand` in the `acme` of a keystore: `keystores: { NAME: { acme: { on_demand: ... } } }`; see docs/certificates.md",
+    ),
+    (
+        &["docker", "consul", "kubernetes", "service_discovery"],
+        "write where servers are looked up in `discovery`, and its name as `source` of an item of `servers`; see docs/upstreams.md",
     ),
     (
         &["allow", "deny", "whitelist", "blacklist"],
@@ -101,7 +125,7 @@ const WORDS: &[(&[&str], &str)] = &[
     (&["priority"], "remove it: the most specific route wins, whatever its place; see docs/routing.md"),
     (&["cache", "proxy_cache"], "remove it; responses are not cached"),
     (
-        &["auth_basic", "basic_auth", "basicauth", "auth_request", "forward_auth", "cors"],
+        &["auth", "authentication", "auth_basic", "basic_auth", "basicauth", "auth_request", "forward_auth", "cors"],
         "write `basic`, `forward_auth` or `cors` in one of the `policies`, and that one's name as `policies` in a route; see docs/access.md",
     ),
 ];

@@ -61,6 +61,11 @@ pub(super) fn check(shape: &Shape, scalar: &Scalar, node: &Node, named: Named<'_
             within(millis, *min, *max, named, |millis| units::duration_text(Duration::from_millis(*millis)))
                 .unwrap_or_else(|| Err(guess(units::duration_guess(text))))
         }
+        // Elsewhere that means no limit; here nothing would pass.
+        Shape::Size(1.., max) if named.key == "max_body" && units::size(text) == Some(0) => {
+            let most = named.written(&units::size_text(*max));
+            Err((format!("{} is 0, and every body is larger", named.subject()), format!("for no limit, write {most}")))
+        }
         Shape::Size(min, max) => within(units::size(text), *min, *max, named, |bytes| units::size_text(*bytes))
             .unwrap_or_else(|| Err(guess(units::size_guess(text)))),
         Shape::Either(alternatives) => {

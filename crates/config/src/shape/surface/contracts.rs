@@ -221,7 +221,7 @@ pub(in crate::shape) static OPERATION: Object = object(
         optional("methods", Shape::OneOrMany(&Shape::Text("a method such as `GET`")), "(all)", "Its methods."),
         optional("request", MODE, "(as above)", "What to do with requests that violate the contract."),
         optional("response", MODE, "(as above)", "What to do with responses that violate it."),
-        optional("max_body", Shape::Size(0, TIB), "(`limits.max_body`)", "Largest body as sent, in either direction."),
+        optional("max_body", Shape::Size(1, TIB), "(`limits.max_body`)", "Largest body as sent, in either direction."),
     ]],
 );
 

@@ -98,7 +98,7 @@ settings! {
             "Request line; then 414.";
         max_headers: Option<usize> = Shape::Int(4, 256), "(`limits.max_headers`)",
             "Header fields in a request; then 431.";
-        max_body_bytes as "max_body": Option<u64> = Shape::Size(0, TIB), "(`limits.max_body`)",
+        max_body_bytes as "max_body": Option<u64> = Shape::Size(1, TIB), "(`limits.max_body`)",
             "Request body, unless the route sets its own limit; then 413.";
         max_requests_per_connection: Option<u64> = Shape::Int(1, u64::MAX >> 11), "(`limits.max_requests_per_connection`)",
             "Requests on one connection, after which it is closed gracefully.";

@@ -105,7 +105,7 @@ pub(in crate::shape) static ROUTE: Object = Object {
                 "false",
                 "Add Strict-Transport-Security to responses over TLS. `true`: `max-age=31536000`.",
             ),
-            optional("max_body", Shape::Size(0, TIB), "(`limits.max_body`)", "Largest request body; then 413."),
+            optional("max_body", Shape::Size(1, TIB), "(`limits.max_body`)", "Largest request body; then 413."),
             optional(
                 "upgrades",
                 Shape::OneOrMany(&Shape::Text("a protocol such as `websocket`")),
