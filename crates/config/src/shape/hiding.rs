@@ -106,7 +106,7 @@ fn without_query(text: &str) -> Cow<'_, str> {
 /// Whether a query is more than one variable, which says nothing by itself: `?{query}`.
 fn says_something(query: &str) -> bool {
     let variable = query.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
-    !query.is_empty() && !variable.is_some_and(|name| !name.contains(['{', '}']))
+    !query.is_empty() && variable.is_none_or(|name| name.contains(['{', '}']))
 }
 
 #[cfg(test)]
