@@ -101,7 +101,7 @@ fn a_parameter_that_can_never_arrive_is_a_problem_or_a_warning() {
     }
     for (name, file) in [("X-Tenant", ""), ("X-Request-Id", ""), ("X-Forwarded-For", ""), ("Cookie", "")] {
         let (code, errors) = check(&[(name, true, TEXT)], "", file);
-        assert_eq!((code, errors.as_str()), (Some(0), ""), "{name}");
+        assert!(code == Some(0) && !errors.contains("the header"), "{name}: {errors}");
     }
     let (code, errors) = check(&[("X-Request-Id", true, TEXT)], "", "forwarding: { request_id: false }");
     assert!(code == Some(1) && errors.contains("GET /a: the header x-request-id"), "{errors}");

@@ -407,7 +407,7 @@ fn a_check_of_tokens_that_checks_nothing_is_a_problem_and_an_unverified_one_a_wa
         checked(BEARER, &[("secret", SECRET)], &format!(", tokens: id, bearer_schemes: [] | jwt: {{ {HS} }}"));
     assert!(!fine && said.contains("verifies nothing"), "{said}");
     let (fine, said) = checked(BEARER, &[("secret", SECRET)], &format!(", tokens: id | jwt: {{ {HS} }}"));
-    assert!(fine && said.is_empty(), "{said}");
+    assert!(fine && !said.contains("verified"), "{said}");
 }
 
 /// An upstream behind the edge believes the tokens that pass it, whatever else the request shows.
@@ -537,7 +537,7 @@ fn api_keys_in_authorization_are_tokens() {
         &[("secret", SECRET)],
         &format!(", tokens: id, bearer_schemes: [jwt, opaque] | jwt: {{ {HS} }}"),
     );
-    assert!(fine && said.is_empty(), "{said}");
+    assert!(fine && !said.contains("verified"), "{said}");
     let site = Site::with(
         &keyed,
         &format!(", tokens: id, bearer_schemes: opaque | jwt: {{ {HS} }}"),
