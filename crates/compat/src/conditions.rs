@@ -110,11 +110,6 @@ impl When {
         When { server_name, ..When::default() }
     }
 
-    /// Whether it is about values of a kind.
-    pub(crate) fn is_about(&self, of: Of) -> bool {
-        self.values.iter().any(|condition| condition.of == of)
-    }
-
     /// Names of the header fields that it is about.
     pub(crate) fn fields(&self) -> impl Iterator<Item = &str> {
         self.values.iter().filter(|condition| condition.of == Of::Header).map(|condition| condition.name.as_str())

@@ -2,6 +2,8 @@
 //!
 //! What native expressions cannot say (looking around, references to groups) and what means something else there is rejected with the reason.
 
+mod escaped;
+
 use regex_syntax::ast::{self, AssertionKind, Ast, FlagsItemKind};
 use regex_syntax::hir::{Class, Hir, HirKind};
 
@@ -12,6 +14,8 @@ use config::Expression;
 pub(crate) enum Subject {
     /// A canonical path: percent-encoded, beginning with a slash.
     Path,
+    /// A path with its escapes decoded, as nginx compares it.
+    Decoded,
     /// A value as it is sent.
     Value,
 }
@@ -35,9 +39,11 @@ pub(crate) fn native(text: &str, ignores_case: bool, subject: Subject) -> Result
     };
     let whole: Result<Vec<String>, String> = alternatives.into_iter().map(|one| whole(one, &text)).collect();
     let whole = format!("{}{}", if ignores_case { "(?i)" } else { "" }, whole?.join("|"));
-    if subject == Subject::Path {
-        stands_in_paths(&whole)?;
-    }
+    let whole = match subject {
+        Subject::Decoded => escaped::in_paths(&whole)?,
+        Subject::Path => stands_in_paths(&whole).map(|()| whole)?,
+        Subject::Value => whole,
+    };
     Expression::new(&whole).map_err(|(what, _)| what)?;
     Ok(whole)
 }
@@ -167,6 +173,12 @@ fn literals_stand_in_paths(hir: &Hir) -> Result<(), String> {
     }
 }
 
+/// An expression for the paths that begin with this text (canonical, or the start of such) however their reserved characters are escaped.
+pub(crate) fn path_start(start: &str) -> String {
+    let literal = literal(start);
+    escaped::in_paths(&format!("{literal}.*")).unwrap_or_else(|_| format!("{literal}.*"))
+}
+
 /// An expression that matches this text alone.
 pub(crate) fn literal(text: &str) -> String {
     regex_syntax::escape(text)
@@ -216,6 +228,41 @@ mod tests {
             assert!(found.contains(why), "{text}: {found}");
         }
         assert!(native(r"^/\s*[\w-]+$", false, Subject::Path).is_ok());
+    }
+
+    /// One decoded character is one, however it stands in the path.
+    #[test]
+    fn escaped_characters_count_as_one() {
+        for (text, yes, no) in [
+            ("^/a.b$", "/a%20b /a%40b /a@b /axb", "/a%20%20b /ab /a20b"),
+            ("^/.$", "/%41 /x /%7B", "/%7B%7D /xx /"),
+            ("^/a b$", "/a%20b", "/a+b"),
+            (r"^/\{id\}$", "/%7Bid%7D", "/id"),
+            ("^/é$", "/%C3%A9", "/e"),
+            ("^/@fs/", "/@fs/x /%40fs/x", "/fs/x"),
+            ("^/[a@]+$", "/a%40@a", "/b %40"),
+            ("^/[^a-z]{2}$", "/%40%20 /@1", "/@ /ab /%40"),
+            ("^/a (x|y)$", "/a%20x /a%20y", "/a%20z"),
+            ("^/(@|b)$", "/%40 /b", "/%41"),
+            ("2F$", "/2F /x2F", "/%C3%AF"),
+            ("^/(?i)a(.{2})@$", "/A%7B%7D%40 /axx@", "/A%7B@"),
+            ("/..$", "/%20%20 /ab", "/a /"),
+            ("^/[^/]+/x$", "/a%20b/x /%40/x", "/a/b/x"),
+            ("^/[^@]+$", "/ab%20", "/a%40b /a@b"),
+            (r"^/\S+$", "/ab", "/a%20b"),
+        ] {
+            let native = native(text, false, Subject::Decoded).unwrap();
+            let expression = Expression::new(&native).unwrap();
+            let is = |path: &str| expression.matches(path.replace("%41", "A").as_bytes());
+            assert!(yes.split(' ').all(is), "{text}: {native}");
+            assert!(!no.split(' ').any(is), "{text}: {native}");
+        }
+        for (text, why) in [(r"^/a\bb", "ends of words"), (r"^/\x00", "no path has"), (r"^/(?!x)", "look-around")] {
+            let found = native(text, false, Subject::Decoded).unwrap_err();
+            assert!(found.contains(why), "{text}: {found}");
+        }
+        assert_eq!(path_start("/@fs/"), "/(?:@|%40)fs/.*");
+        assert_eq!(path_start("/api/"), "/api/.*");
     }
 
     #[test]

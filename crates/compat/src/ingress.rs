@@ -352,7 +352,7 @@ fn language(path: &Path, wanted: &Wanted) -> Result<Vec<(Language, String)>, Str
             let below = Language::Prefix(format!("{own}/"));
             return Ok(vec![(Language::Exact(own), ITSELF.to_owned()), (below, BELOW.to_owned())]);
         }
-        let whole = native(&format!("^{text}"), true, Subject::Path)?;
+        let whole = native(&format!("^{text}"), true, Subject::Decoded)?;
         return Ok(vec![(Language::Expression { text: whole, except: Vec::new() }, text.to_owned())]);
     }
     let language = match path.kind {

@@ -1,11 +1,12 @@
 //! `portunus import nginx FILE`: a configuration of nginx as a native one.
 //!
 //! `syntax.rs` reads the grammar and what is included, `scope.rs` has the rules of inheritance, `listen.rs` says which server a request goes to,
-//! `location.rs` puts locations into their order, `rewrite.rs` reads `return`, `rewrite` and `if`, `site.rs` makes cells of all that; `forward.rs`, `fields.rs`,
+//! `location.rs` puts locations into their order, `rewrite.rs` reads `return`, `rewrite` and `if`, `defined.rs` the names of variables that are not what they seem, `site.rs` makes cells of all that; `forward.rs`, `fields.rs`,
 //! `access.rs`, `responses.rs` and `tls.rs` carry what is done with requests, `stream.rs` servers of TCP and UDP, `values.rs` the variables in it, `known.rs` says of every other directive why it
 //! is left out. `docs/migration.md` is the guide.
 
 mod access;
+mod defined;
 mod fields;
 mod forward;
 mod guards;
@@ -24,16 +25,17 @@ mod values;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 
 use wire::http::field_kind::FieldKind;
 
 use super::Front;
+use crate::cells::Language;
 use crate::certificates::{self, Links};
+use crate::conditions::When;
 use crate::draft::Draft;
 use crate::migration::{self, Files, Problem, Report, rejected};
 use crate::native::{Map, Value, bytes, duration};
-use crate::sites::Sites;
+use crate::sites::{Cell, Sites, Variant, respond, routes};
 use fields::Forwarding;
 use listen::{Listener, Names, Socket};
 use scope::{Scope, milliseconds, number, size};
@@ -158,8 +160,8 @@ fn translate(mut files: Files, path: &Path, links: Links, report: &Report) -> Re
         server_scope: Scope::new(&http),
         forwarding: Forwarding::default(),
         has_trusted: false,
-        defined: Rc::new(values::defined(&tree)),
         unknown_client: None,
+        defined: defined::names(&http),
         max_body: DEFAULT_BODY,
     };
     making.process(&tree);
@@ -289,24 +291,64 @@ impl<'d> Making<'d> {
         };
         let has_certificate = socket.tls && scope.word("ssl_verify_client") == Some("on");
         let facts = Facts { tls: socket.tls, port: socket.port, has_certificate, is_default };
-        let site = self.site(&Names { hosts: own.clone(), ..names.clone() }, &facts);
+        let own_hosts = own.clone();
+        let site = self.site(&Names { hosts: own, ..names.clone() }, &facts);
         let mut hosts = hosts;
-        for (apart, routes) in site.apart {
-            let is_here =
-                |host: &String| own.contains(host) || !(others.contains(host) || listen::is_below(host, &others));
-            let apart: Vec<String> = apart.into_iter().filter(is_here).collect();
+        let mut taken = BTreeSet::new();
+        for (apart, of_them) in site.apart.clone() {
+            let is_own = |host: &String| {
+                listen::server_of(host, socket, |other| scopes.get(other).map(|(_, names)| names)) == at
+            };
+            // Of a host the first rule counts.
+            let is_new = |host: &String| !taken.contains(host);
+            let apart: Vec<String> = apart.into_iter().filter(|host| is_own(host) && is_new(host)).collect();
+            taken.extend(apart.iter().cloned());
             hosts.retain(|host| !apart.contains(host));
             if !apart.is_empty() {
-                sites.add(&listener.name, apart, routes);
+                sites.add(&listener.name, apart, of_them);
             }
         }
-        if is_default {
+        let is_first = is_default && self.is_first_apart(at, names, &site);
+        if is_default && (self.is_lost(socket, scopes) || is_first) {
+            // Some hosts that no route names belong to another server.
+            sites.add(&listener.name, Vec::new(), unnamed());
+            hosts = own_hosts;
+            hosts.retain(|host| !taken.contains(host));
+        } else if is_default {
             sites.add(&listener.name, Vec::new(), site.routes.clone());
         }
         if !hosts.is_empty() {
             sites.add(&listener.name, hosts, site.routes);
         }
         true
+    }
+
+    /// Whether a rule holds for the first name of a default server, which to nginx is the host of requests without one, while others are served.
+    fn is_first_apart(&mut self, at: usize, names: &Names, site: &site::Site) -> bool {
+        let is_apart = site.apart.iter().any(|(hosts, _)| hosts.contains(&names.first));
+        let found = is_apart && site.routes.iter().any(|route| route.get("upstream").is_some());
+        let mut servers = self.http.iter().filter(|directive| directive.name == "server");
+        if let Some(server) = servers.nth(at).filter(|_| found) {
+            let why = "it holds for requests without a host, too, which no route can name; hosts that no server names are answered 501";
+            let what = format!("if ($host = {})", names.first);
+            self.draft.comment(self.report.left_out(&server.place, &what, why));
+        }
+        found
+    }
+
+    /// Whether requests that would come to the default server of a socket belong to another one, by a name that cannot be carried.
+    fn is_lost(&mut self, socket: &Socket, scopes: &[(Scope<'d>, Names)]) -> bool {
+        let names = |at: &usize| scopes.get(*at).map(|(_, names)| names);
+        let others = || socket.servers.iter().filter(|at| **at != socket.default);
+        // Requests without a host go to the first server that has the empty name, or none.
+        let nameless = socket.servers.iter().find(|at| names(at).is_some_and(|names| names.is_nameless));
+        let nameless = nameless.copied().filter(|at| *at != socket.default);
+        let mut servers = self.http.iter().filter(|directive| directive.name == "server");
+        if let Some(server) = nameless.and_then(|at| servers.nth(at)) {
+            let why = "requests without a host go to it, and here to the default server; hosts that no server names are answered 501";
+            self.draft.comment(self.report.left_out(&server.place, "server_name \"\"", why));
+        }
+        nameless.is_some() || others().any(|at| names(at).is_some_and(|names| names.are_lost))
     }
 
     /// A listener; none if it cannot be served as it was.
@@ -409,6 +451,15 @@ impl<'d> Making<'d> {
             });
         }
     }
+}
+
+/// The routes for hosts that have none of their own, where names of some servers could not be carried.
+fn unnamed() -> Vec<Map> {
+    let mut keys = respond(501);
+    keys.comment("hosts that no route names may belong to a server whose names could not be carried: write those out");
+    let variants = vec![Variant { when: When::default(), keys }];
+    let cell = Cell { language: Language::Prefix("/".to_owned()), variants };
+    routes(&[cell]).unwrap_or_default()
 }
 
 /// The fields that each place sets which forwards, from a level inwards.

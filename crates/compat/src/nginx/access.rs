@@ -3,6 +3,9 @@
 
 use std::path::Path;
 
+use wire::http::field_kind::FieldKind;
+
+use super::forward::Proxy;
 use super::scope::{Scope, number, size};
 use super::site::Making;
 use super::syntax::Directive;
@@ -11,6 +14,9 @@ use super::{guards, known};
 use crate::addresses::{Rule, lists, network};
 use crate::migration::absolute;
 use crate::native::{Map, Value, bytes};
+
+/// The host of the request, natively.
+const HOST_OF_REQUEST: &str = "{host}";
 
 /// The names of the policies of a location, and comments.
 #[derive(Debug, Default)]
@@ -29,8 +35,9 @@ impl Making<'_> {
         self.bandwidth(scope, &mut access);
         let has_lists = !scope.all(&["allow", "deny"]).is_empty();
         let is_any = scope.word("satisfy") == Some("any");
-        let asks = ["auth_basic", "auth_request"].iter().any(|name| scope.word(name).is_some_and(|word| word != "off"));
-        if is_any && has_lists && asks {
+        let asks = ["auth_basic", "auth_request"];
+        let asks = asks.iter().filter(|name| scope.word(name).is_some_and(|word| word != "off")).count();
+        if is_any && usize::from(has_lists) + asks > 1 {
             if let Some(directive) = scope.one("satisfy") {
                 let why = "that one of several rules is enough cannot be said; nobody passes";
                 access.comments.push(self.report.left_out(&directive.place, &directive.shown(), why));
@@ -213,13 +220,22 @@ impl Making<'_> {
         values: &Values,
     ) -> Result<(Map, Vec<String>), String> {
         let path = directive.arg(0);
-        let location = self.location_of(path)?.ok_or("no location is there for it")?;
-        let inner = scope_of(self, location);
-        let pass = inner.one("proxy_pass").ok_or("its location does not forward")?;
+        if !path.starts_with('/') || path.contains(['$', '?', '%']) {
+            return Err("the path that is asked for is not known".to_owned());
+        }
+        if let Some(rule) = self.server.and_then(|server| server.inner().iter().find(|one| one.name == "rewrite")) {
+            return Err(format!("`{}` ({}) may change what is asked for", rule.shown(), rule.place));
+        }
+        let chain = self.location_of(path)?.ok_or("no location is there for it")?;
+        let location = *chain.last().ok_or("no location is there for it")?;
+        let inner = chain.iter().fold(self.server_scope.clone(), |scope, outer| scope.within(outer.inner()));
+        let pass = location.inner().iter().rev().find(|one| matches!(one.name.as_str(), "proxy_pass" | "grpc_pass"));
+        let pass = pass.filter(|pass| pass.name == "proxy_pass").ok_or("its location does not forward")?;
         if let Some(directive) = decides(&inner, location) {
             return Err(format!("`{}` ({}) decides what is asked", directive.name, directive.place));
         }
         let mut values = values.clone();
+        values.groups.clear();
         let (upstream, proxy) = self.proxied(pass, &inner, &mut values)?;
         let asked = match (proxy.uri.as_deref(), super::location::start_of(location)) {
             (None, _) => path.to_owned(),
@@ -229,6 +245,8 @@ impl Making<'_> {
             _ => return Err("the path that is asked for is not known".to_owned()),
         };
         let mut rule = Map::of([("upstream", Value::text(upstream)), ("path", Value::text(asked))]);
+        let sent = self.sent_to_service(&inner, &proxy, &mut rule)?;
+        rule.set("send", Value::texts(sent));
         let mut comments = Vec::new();
         let mut copied = Vec::new();
         for set in scope.all(&["auth_request_set"]) {
@@ -247,22 +265,42 @@ impl Making<'_> {
         if !copied.is_empty() {
             rule.set("copy", Value::List(copied.into_iter().map(Value::text).collect()));
         }
-        // As nginx: all fields of the client, and what is set there, which must be what the service gets anyway.
-        rule.set("send", "*");
-        for header in inner.all(&["proxy_set_header"]) {
-            match sent_field(&header.arg(0).to_ascii_lowercase(), header.arg(1)) {
-                Sent::Anyway => {}
-                Sent::Host(host) => rule.set("host", host),
-                Sent::Otherwise => {
-                    return Err(format!(
-                        "`{}` ({}) says what the service would not get here",
-                        header.shown(),
-                        header.place
-                    ));
-                }
+        Ok((Map::of([("forward_auth", rule.into())]), comments))
+    }
+
+    /// The fields of the request that a service gets, and the Host: what nginx sends it, or nothing is said.
+    fn sent_to_service(&self, scope: &Scope<'_>, proxy: &Proxy, rule: &mut Map) -> Result<Vec<String>, String> {
+        let is_all = scope.word("proxy_pass_request_headers") != Some("off");
+        let mut host = proxy.host.clone();
+        let mut sent = Vec::new();
+        for header in scope.all(&["proxy_set_header"]) {
+            let (name, value) = (header.arg(0).to_ascii_lowercase(), header.arg(1));
+            let of_client = format!("$http_{}", name.replace('-', "_"));
+            let is_plain = FieldKind::of(name.as_bytes()) == FieldKind::Plain
+                && value == of_client
+                && !self.defined.contains(of_client.trim_start_matches('$'));
+            match (name.as_str(), value) {
+                ("host", "$proxy_host") => {}
+                ("host", "$host" | "$http_host") => host = HOST_OF_REQUEST.to_owned(),
+                ("host", fixed) if crate::addresses::is_authority(fixed) => host = fixed.to_owned(),
+                ("x-original-method", "$request_method")
+                | ("x-original-url", "$scheme://$http_host$request_uri" | "$scheme://$host$request_uri")
+                | ("x-forwarded-method", "$request_method")
+                | ("x-forwarded-proto", "$scheme")
+                | ("x-forwarded-host", "$host" | "$http_host")
+                | ("x-forwarded-uri" | "x-original-uri", "$request_uri")
+                | ("x-forwarded-for" | "x-real-ip", "$remote_addr")
+                | ("x-forwarded-for", "$proxy_add_x_forwarded_for")
+                | ("content-length" | "connection", "") => {}
+                _ if is_plain => sent.push(name),
+                _ => return Err(format!("`{}` ({}) cannot be sent to it", header.shown(), header.place)),
             }
         }
-        Ok((Map::of([("forward_auth", rule.into())]), comments))
+        if host != HOST_OF_REQUEST && !crate::addresses::is_authority(&host) {
+            return Err("its Host is none that can be sent".to_owned());
+        }
+        rule.set("host", Value::text(host));
+        Ok(if is_all { vec!["*".to_owned()] } else { sent })
     }
 
     /// `limit_req`.
@@ -281,7 +319,7 @@ impl Making<'_> {
                         access.policies.push(name);
                     }
                 }
-                Err(why) => access.comments.push(self.report.left_out(&directive.place, &directive.shown(), &why)),
+                Err(why) => self.unlimited(directive, &why, access),
             }
         }
     }
@@ -296,16 +334,23 @@ impl Making<'_> {
                         access.policies.push(name);
                     }
                 }
-                Err(why) => access.comments.push(self.report.left_out(&directive.place, &directive.shown(), &why)),
+                Err(why) => self.unlimited(directive, &why, access),
             }
         }
+    }
+
+    /// A limit that cannot be carried: nobody passes.
+    fn unlimited(&mut self, directive: &Directive, why: &str, access: &mut Access) {
+        let why = format!("{why}; nobody passes");
+        access.comments.push(self.report.left_out(&directive.place, &directive.shown(), &why));
+        self.close(access);
     }
 
     fn connection_limit(&self, directive: &Directive) -> Result<(String, Map), String> {
         let of_zone = self.zone("limit_conn_zone", directive.arg(0)).ok_or("its zone is not there")?;
         let most = number(directive.arg(1)).filter(|most| *most > 0).ok_or("its number is not understood")?;
         let mut limit = Map::of([("max_in_flight", Value::plain(most.min(1_000_000)))]);
-        if let Some(key) = counted_by(of_zone.arg(0))? {
+        if let Some(key) = self.counted_by(of_zone.arg(0))? {
             limit.set("key", key);
         }
         Ok((directive.arg(0).to_owned(), Map::of([("concurrency_limit", limit.into())])))
@@ -373,10 +418,27 @@ impl Making<'_> {
             // One request and those beyond the rate.
             ("burst", Value::plain((burst + 1).min(1_000_000))),
         ]);
-        if let Some(key) = counted_by(of_zone.arg(0))? {
+        if let Some(key) = self.counted_by(of_zone.arg(0))? {
             limit.set("key", key);
         }
         Ok((zone, Map::of([("rate_limit", limit.into())])))
+    }
+
+    /// What is counted apart by the variable of a zone; none for the client.
+    fn counted_by(&self, variable: &str) -> Result<Option<Value>, String> {
+        if self.defined.contains(variable.trim_start_matches('$')) {
+            return Err(format!("requests cannot be counted by `{variable}`, which the configuration defines"));
+        }
+        let named = |of: &str, name: String| Some(Value::Map(Map::of([(of, Value::text(name))])));
+        Ok(match variable {
+            "$binary_remote_addr" | "$remote_addr" => None,
+            "$server_name" => Some("all".into()),
+            other => match (other.strip_prefix("$http_"), other.strip_prefix("$cookie_")) {
+                (Some(field), _) => named("header", field.replace('_', "-")),
+                (_, Some(cookie)) => named("cookie", cookie.to_owned()),
+                _ => return Err(format!("requests cannot be counted by `{other}`")),
+            },
+        })
     }
 }
 
@@ -385,68 +447,17 @@ fn argument(of: &Directive, name: &str) -> Option<String> {
     of.args.iter().find_map(|arg| arg.strip_prefix(name)?.strip_prefix('=').map(str::to_owned))
 }
 
-/// What is counted apart by the variable of a zone; none for the client.
-fn counted_by(variable: &str) -> Result<Option<Value>, String> {
-    let named = |of: &str, name: String| Some(Value::Map(Map::of([(of, Value::text(name))])));
-    Ok(match variable {
-        "$binary_remote_addr" | "$remote_addr" => None,
-        "$server_name" => Some("all".into()),
-        other => match (other.strip_prefix("$http_"), other.strip_prefix("$cookie_")) {
-            (Some(field), _) => named("header", field.replace('_', "-")),
-            (_, Some(cookie)) => named("cookie", cookie.to_owned()),
-            _ => return Err(format!("requests cannot be counted by `{other}`")),
-        },
-    })
-}
-
-/// How a field that is set for a service reaches it.
-enum Sent {
-    /// It is sent like this by itself.
-    Anyway,
-    /// As the host of the question.
-    Host(String),
-    Otherwise,
-}
-
-/// A field (lower case) that `proxy_set_header` sets for a service to this value.
-fn sent_field(name: &str, value: &str) -> Sent {
-    const HOSTS: [&str; 2] = ["$host", "$http_host"];
-    let is_url = || HOSTS.iter().any(|host| value == format!("$scheme://{host}$request_uri"));
-    let is_sent = match name {
-        "content-length" | "connection" => value.is_empty(),
-        "x-original-uri" | "x-forwarded-uri" => value == "$request_uri",
-        "x-original-url" => is_url(),
-        "x-original-method" | "x-forwarded-method" => value == "$request_method",
-        "x-forwarded-proto" => value == "$scheme",
-        "x-forwarded-host" => HOSTS.contains(&value),
-        "x-real-ip" => value == "$remote_addr",
-        "x-forwarded-for" => matches!(value, "$remote_addr" | "$proxy_add_x_forwarded_for"),
-        _ => false,
-    };
-    match name {
-        _ if is_sent => Sent::Anyway,
-        "host" if HOSTS.contains(&value) => Sent::Host("{host}".to_owned()),
-        "host" if crate::addresses::is_authority(value) => Sent::Host(value.to_owned()),
-        _ => Sent::Otherwise,
-    }
-}
-
 /// What makes a question to a service another one, or answers without it. Bodies are not sent anyhow.
 fn decides<'d>(scope: &Scope<'d>, location: &'d Directive) -> Option<&'d Directive> {
     let is_rule = |directive: &&Directive| {
-        matches!(directive.name.as_str(), "if" | "return" | "rewrite" | "set" | "limit_except" | "error_page")
+        matches!(
+            directive.name.as_str(),
+            "if" | "return" | "rewrite" | "set" | "try_files" | "limit_except" | "limit_req" | "limit_conn"
+        ) || known::is_handler(&directive.name)
     };
-    let is_off = |directive: &&Directive| directive.arg(0) == "off";
     let is_script = |directive: &&Directive| known::is_script(&directive.name);
     let rule = location.inner().iter().find(is_rule).or_else(|| scope.one("proxy_method"));
-    rule.or_else(|| scope.one("proxy_set_body"))
-        .or_else(|| scope.one("proxy_pass_request_headers").filter(is_off))
-        .or_else(|| scope.levels().flatten().find(is_script))
-}
-
-/// The scope of a location of the server.
-fn scope_of<'d>(making: &Making<'d>, location: &'d Directive) -> Scope<'d> {
-    making.server_scope.within(location.inner())
+    rule.or_else(|| scope.one("proxy_set_body")).or_else(|| scope.levels().flatten().find(is_script))
 }
 
 /// A network as people write it: an address without its prefix.

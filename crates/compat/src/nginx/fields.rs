@@ -110,7 +110,10 @@ impl Making<'_> {
                 field if self.forwarding.writes(field) => {}
                 _ if value.is_empty() => remove.push(field),
                 // What the client sends goes on by itself.
-                field if is_variable(value, &format!("http_{}", field.replace('-', "_"))) && !is_identity(field) => {}
+                field
+                    if is_variable(value, &format!("http_{}", field.replace('-', "_")))
+                        && values.shadowed(value).is_none()
+                        && !is_identity(field) => {}
                 _ => match self.field(&field, value, values) {
                     Ok(value) => _ = set.insert(field, value),
                     Err(why) => {
@@ -170,6 +173,9 @@ impl Making<'_> {
             fixed(&proxy.host, route);
             return Ok(());
         };
+        if let Some(name) = values.shadowed(directive.arg(1)) {
+            return Err(format!("the host is `${name}`, which the configuration defines ({})", directive.place));
+        }
         match directive.arg(1) {
             "$host" | "$http_host" | "$host:$server_port" | "$http_host:$server_port" => {}
             "$proxy_host" => fixed(&proxy.host, route),

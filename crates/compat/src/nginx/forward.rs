@@ -300,6 +300,10 @@ impl<'d> Making<'d> {
                     "$remote_addr" | "$binary_remote_addr" => upstream.set("balance", hash("client".into())),
                     "$request_uri" => upstream.set("balance", hash("target".into())),
                     "$uri" => upstream.set("balance", hash("path".into())),
+                    other if self.defined.contains(other.trim_start_matches('$')) => {
+                        let why = "a hash of what the configuration defines; servers take turns";
+                        upstream.comment(self.report.left_out(&directive.place, &directive.shown(), why));
+                    }
                     other => match (other.strip_prefix("$http_"), other.strip_prefix("$cookie_")) {
                         (Some(field), _) => upstream.set("balance", hash(named("header", &field.replace('_', "-")))),
                         (_, Some(cookie)) => upstream.set("balance", hash(named("cookie", cookie))),

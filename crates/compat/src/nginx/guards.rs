@@ -64,22 +64,13 @@ pub(crate) fn names_are_safe(servers: &[&Directive], http: &[Directive]) -> Resu
     let sockets = listen::sockets(servers, &report, &mut comments);
     for (at, server) in servers.iter().enumerate() {
         let mut lost = Vec::new();
-        let names = listen::names(server, &report, &mut lost);
+        listen::names(server, &report, &mut lost);
         let goes_elsewhere = sockets.iter().any(|socket| socket.servers.contains(&at) && socket.default != at);
-        let is_complete = lost.is_empty() && !names.has_empty;
-        if is_complete || !goes_elsewhere || !is_guarded(&Scope::new(http).within(server.inner())) {
+        if lost.is_empty() || !goes_elsewhere || !is_guarded(&Scope::new(http).within(server.inner())) {
             continue;
         }
-        let why = match lost.is_empty() {
-            true => {
-                "a server that keeps somebody out is the one for requests without a host (no `server_name`, or an empty one), \
-                 and they would go to another one: name it, or make it the default"
-            }
-            false => {
-                "a server that keeps somebody out has names that cannot be carried (an expression, or a wildcard at the end), \
-                 and requests for them would go to another one: write its names out"
-            }
-        };
+        let why = "a server that keeps somebody out has names that cannot be carried (an expression, or a wildcard at the end), \
+                   and requests for them would go to another one: write its names out";
         let names = server.inner().iter().find(|directive| directive.name == "server_name");
         return Err(Problem::new(&names.unwrap_or(server).place, why));
     }

@@ -356,6 +356,21 @@ pub(crate) fn changes_request<'d>(scope: &Scope<'d>) -> Option<&'d Directive> {
     changed.or_else(|| scope.levels().flatten().find(|directive| is_script(&directive.name)))
 }
 
+/// Whether a directive is one that is carried, needless, or left out with a reason of its own.
+fn is_named(name: &str) -> bool {
+    let lists = [CARRIED, NEEDLESS, HANDLERS, CHANGES];
+    lists.iter().any(|list| list.contains(&name))
+        || is_script(name)
+        || CARRIED_STARTS.iter().any(|start| name.starts_with(start))
+        || LEFT_OUT.iter().any(|(start, _)| name.starts_with(start))
+}
+
+/// A directive around a place of which nothing is known: it may keep somebody out.
+pub(crate) fn unknown<'d>(scope: &Scope<'d>) -> Option<&'d Directive> {
+    let is_off = |directive: &Directive| matches!(directive.arg(0), "off" | "none" | "0") && directive.args.len() == 1;
+    scope.levels().flatten().find(|directive| !is_named(&directive.name) && !is_off(directive))
+}
+
 /// What is left out of a level, as comments.
 pub(crate) fn audit(level: &[Directive], report: &Report, comments: &mut Vec<String>) {
     for directive in level {

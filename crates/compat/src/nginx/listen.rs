@@ -43,8 +43,10 @@ pub(crate) struct Names {
     pub(crate) hosts: Vec<String>,
     /// The first name, as it is written.
     pub(crate) first: String,
-    /// Requests without a host come to it, if it is no default.
-    pub(crate) has_empty: bool,
+    /// Whether requests go to this server by names that cannot be carried.
+    pub(crate) are_lost: bool,
+    /// Whether requests that name no host go to it, if it is the first of these.
+    pub(crate) is_nameless: bool,
 }
 
 /// Options of `listen` that change nothing of what is served.
@@ -241,20 +243,22 @@ pub(crate) fn joined(mut bind: Vec<String>) -> Vec<String> {
 pub(crate) fn names(server: &Directive, report: &Report, comments: &mut Vec<String>) -> Names {
     let mut out = Names::default();
     let mut seen = BTreeSet::new();
-    let directives: Vec<_> = server.inner().iter().filter(|directive| directive.name == "server_name").collect();
-    out.has_empty = directives.is_empty();
-    for directive in directives {
+    for directive in server.inner().iter().filter(|directive| directive.name == "server_name") {
         for name in &directive.args {
-            out.has_empty |= name.is_empty();
             if out.first.is_empty() {
                 out.first = name.trim_start_matches('.').to_owned();
             }
             match hosts(name) {
                 Ok(hosts) => out.hosts.extend(hosts.into_iter().filter(|host| seen.insert(host.clone()))),
-                Err(why) => comments.push(report.left_out(&directive.place, &format!("server_name {name}"), why)),
+                Err(why) => {
+                    out.are_lost = true;
+                    comments.push(report.left_out(&directive.place, &format!("server_name {name}"), why));
+                }
             }
         }
     }
+    let mut all = server.inner().iter().filter(|directive| directive.name == "server_name").flat_map(|one| &one.args);
+    out.is_nameless = all.clone().next().is_none() || all.any(String::is_empty);
     if out.first.starts_with(['_', '~', '*']) {
         out.first.clear();
     }
@@ -279,6 +283,21 @@ pub(crate) fn hosts(name: &str) -> Result<Vec<String>, &'static str> {
     }
     let plain = lower.strip_prefix("*.").unwrap_or(&lower);
     is_host(plain).then(|| vec![lower.clone()]).ok_or("no host name")
+}
+
+/// The server of a socket, by its position, that requests for a host go to: by its name, by the longest wildcard, or the default.
+pub(crate) fn server_of<'n>(host: &str, socket: &Socket, names: impl Fn(usize) -> Option<&'n Names>) -> usize {
+    let with = |name: &str| {
+        let has = |at: &&usize| names(**at).is_some_and(|names| names.hosts.iter().any(|own| own == name));
+        socket.servers.iter().find(has).copied()
+    };
+    let mut rest = host.strip_prefix("*.").unwrap_or(host);
+    let mut found = with(host);
+    while let (None, Some((_, parent))) = (found, rest.split_once('.')) {
+        found = with(&format!("*.{parent}"));
+        rest = parent;
+    }
+    found.unwrap_or(socket.default)
 }
 
 /// Whether a request for `host` goes to a wildcard among these.

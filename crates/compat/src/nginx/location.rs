@@ -4,7 +4,7 @@ use config::{Comparison, Expression};
 
 use super::syntax::Directive;
 use crate::cells::{Language, canonical, canonical_start};
-use crate::expressions::{Subject, literal, native};
+use crate::expressions::{Subject, literal, native, path_start};
 
 /// A location at its place in the order.
 #[derive(Debug, Clone)]
@@ -52,45 +52,53 @@ pub(crate) fn named<'d>(level: &'d [Directive], name: &str) -> Option<&'d Direct
     level.iter().find(|directive| directive.name == "location" && kind(directive) == Some(Kind::Named(name.to_owned())))
 }
 
-/// The location of a level that an internal request for a path takes: an exact one, or the first expression, if the longest start is none of `^~`, else that
-/// start. None if there is none.
+/// The blocks around the directives of the location that an internal request for a path takes, the outermost first; none if no location is there.
 ///
 /// # Errors
-/// Why that is not known.
-pub(crate) fn of_path<'d>(level: &'d [Directive], path: &str) -> Result<Option<&'d Directive>, String> {
+/// Why it is not known: an expression that is asked cannot be carried.
+pub(crate) fn of_path<'d>(level: &'d [Directive], path: &str) -> Result<Option<Vec<&'d Directive>>, String> {
+    found_in(level, path).map(|found| found.map(|(chain, _)| chain))
+}
+
+/// Blocks around the directives of a location, itself last; and whether expressions further out are not asked any more.
+type Found<'d> = (Vec<&'d Directive>, bool);
+
+fn found_in<'d>(level: &'d [Directive], path: &str) -> Result<Option<Found<'d>>, String> {
     let locations = || level.iter().filter(|directive| directive.name == "location");
-    let is_exact = |directive: &&Directive| matches!(kind(directive), Some(Kind::Exact(own)) if own == path);
-    if let Some(exact) = locations().find(is_exact) {
-        return Ok(Some(exact));
+    let within = |found: &'d Directive| -> Result<Option<Found<'d>>, String> {
+        let inner = found_in(found.inner(), path)?;
+        Ok(inner.map(|(chain, is_over)| ([found].into_iter().chain(chain).collect(), is_over)))
+    };
+    if let Some(exact) = locations().find(|one| matches!(kind(one), Some(Kind::Exact(own)) if own == path)) {
+        return Ok(Some((vec![exact], true)));
     }
-    let start = |directive: &'d Directive| match kind(directive)? {
-        Kind::Prefix { start, no_expressions } if path.starts_with(&start) => {
-            Some((start.len(), no_expressions, directive))
-        }
+    let start = |directive: &&'d Directive| match kind(directive)? {
+        Kind::Prefix { start, no_expressions } if path.starts_with(&start) => Some((start.len(), no_expressions)),
         _ => None,
     };
-    let longest = locations().filter_map(start).max_by_key(|(length, ..)| *length);
-    if let Some((_, _, around)) = longest
-        && around.inner().iter().any(|inner| inner.name == "location")
-    {
-        return Err("locations stand within the one for it".to_owned());
+    let longest = locations().filter_map(|one| Some((start(&one)?, one))).max_by_key(|((length, _), _)| *length);
+    let nested = longest.map_or(Ok(None), |(_, one)| within(one))?;
+    if nested.as_ref().is_some_and(|(_, is_over)| *is_over) {
+        return Ok(nested);
     }
-    if !longest.is_some_and(|(_, no_expressions, _)| no_expressions) {
-        for directive in locations() {
-            let Some(expression) = expression_of(directive) else { continue };
-            let expression = Expression::new(&expression?).map_err(|(what, _)| what)?;
+    if !longest.is_some_and(|((_, no_expressions), _)| no_expressions) {
+        for one in locations() {
+            let Some(Kind::Regex { text, ignores_case }) = kind(one) else { continue };
+            let expression = native(&text, ignores_case, Subject::Value)?;
+            let expression = Expression::new(&expression).map_err(|(what, _)| what)?;
             if expression.matches(path.as_bytes()) {
-                return Ok(Some(directive));
+                let chain = within(one)?.map_or_else(|| vec![one], |(chain, _)| chain);
+                return Ok(Some((chain, true)));
             }
         }
     }
-    Ok(longest.map(|(.., directive)| directive))
+    Ok(nested.or_else(|| longest.map(|(_, one)| (vec![one], false))))
 }
 
 /// The expressions that a location with an expression matches by; none of others.
 pub(crate) fn expression_of(directive: &Directive) -> Option<Result<String, String>> {
     match kind(directive)? {
-        Kind::Regex { text, ignores_case } => Some(native(&text, ignores_case, Subject::Path)),
+        Kind::Regex { text, ignores_case } => Some(native(&text, ignores_case, Subject::Decoded)),
         _ => None,
     }
 }
@@ -147,10 +155,10 @@ fn level<'d>(
             Some(Kind::Named(_)) => {}
             Some(Kind::Exact(text)) => match canonical(&text) {
                 Some(path) => exact.push(Placed {
+                    is_folder_of: path.len() > 1 && path.ends_with('/'),
                     language: Language::Exact(path),
                     chain: within(directive),
                     closed: None,
-                    is_folder_of: false,
                 }),
                 None => unread.push((directive, "no request has this path".to_owned())),
             },
@@ -204,7 +212,7 @@ fn nested<'d>(
             match &mut placed.language {
                 Language::Exact(path) if is_hidden(path) => continue,
                 Language::Expression { except, .. } => {
-                    except.extend(longer.iter().map(|start| format!("{}.*", literal(start))));
+                    except.extend(longer.iter().map(|start| path_start(start)));
                 }
                 _ => {}
             }
@@ -229,7 +237,7 @@ fn expression(
 ) -> (Language, Option<String>) {
     let all = |starts: &str| Language::Prefix(starts.to_owned());
     let everything = all(parent.unwrap_or("/"));
-    let whole = match native(text, ignores_case, Subject::Path) {
+    let whole = match native(text, ignores_case, Subject::Decoded) {
         Ok(whole) => whole,
         Err(why) => return (everything, Some(why)),
     };
@@ -239,8 +247,7 @@ fn expression(
     };
     // A longer start within one of `^~` asks expressions again.
     let meets = |start: &str| {
-        let (Ok(start), Ok(whole)) = (Expression::new(&format!("{}.*", literal(start))), Expression::new(&whole))
-        else {
+        let (Ok(start), Ok(whole)) = (Expression::new(&path_start(start)), Expression::new(&whole)) else {
             return true;
         };
         Expression::shared(&[&start, &whole], &mut Comparison::of_paths()) != Ok(None)
@@ -255,7 +262,7 @@ fn expression(
             Some("a location with `^~` has one without it within, where this one counts again".to_owned()),
         );
     }
-    let except = kept.iter().map(|start| format!("{}.*", literal(start))).collect();
+    let except = kept.iter().map(|start| path_start(start)).collect();
     (Language::Expression { text: whole, except }, None)
 }
 
@@ -263,7 +270,7 @@ fn expression(
 fn intersection(start: &str, whole: &str) -> Result<String, String> {
     let fault = || "its expression meets the location around it in the middle".to_owned();
     let compiled = |text: &str| Expression::new(text).map_err(|_| fault());
-    let starts = compiled(&format!("{}.*", literal(start)))?;
+    let starts = compiled(&path_start(start))?;
     let own = compiled(whole)?;
     let is_none = |all: &[&Expression]| {
         Expression::shared(all, &mut Comparison::of_paths()).map(|found| found.is_none()).map_err(|_| fault())

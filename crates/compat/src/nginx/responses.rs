@@ -78,8 +78,10 @@ impl<'d> Making<'d> {
     fn named(&mut self, scope: &Scope<'d>, target: &'d Directive, values: Values) -> Map {
         let forwards =
             target.inner().iter().any(|directive| matches!(directive.name.as_str(), "proxy_pass" | "grpc_pass"));
-        let decides =
-            target.inner().iter().any(|directive| matches!(directive.name.as_str(), "if" | "rewrite" | "return"));
+        let decides = target
+            .inner()
+            .iter()
+            .any(|directive| matches!(directive.name.as_str(), "if" | "rewrite" | "return" | "set" | "limit_except"));
         match forwards && !decides {
             true => self.forwarded_by(scope, target, values, None),
             false => self.closed(target, "it does not simply forward"),
@@ -156,8 +158,8 @@ impl<'d> Making<'d> {
 
     /// The file of a page.
     fn page(&mut self, path: &str) -> Option<PathBuf> {
-        let location = self.location_of(path).ok()?;
-        let scope = location.map_or(self.server_scope.clone(), |location| self.server_scope.within(location.inner()));
+        let chain = self.location_of(path).ok()?.unwrap_or_default();
+        let scope = chain.iter().fold(self.server_scope.clone(), |scope, outer| scope.within(outer.inner()));
         let file = self.file_of(&scope, path)?;
         if !self.files.are_known() || !self.is_fitting(&file) {
             return None;

@@ -1,10 +1,11 @@
 //! What nginx decides before it looks at locations and handlers: `return`, `rewrite`, `if`, `set`.
 
 use config::Expression;
+use wire::http::field_kind::FieldKind;
 
 use super::scope::Scope;
 use super::syntax::Directive;
-use super::values::{Query, Values, has_variables, is_variable};
+use super::values::{Query, Values, is_variable, variable_of};
 use crate::conditions::{Match, Of, When, is_method};
 use crate::expressions::{Subject, native};
 use crate::migration::Report;
@@ -33,6 +34,16 @@ pub(crate) enum Whom {
     Paths(String),
 }
 
+/// Why a condition on a field lets nobody in.
+const ANY_VALUE: &str = "of a field that comes twice nginx reads one value, and ours any";
+
+impl Whom {
+    /// Whether it holds for a value of a field, of which there may be several.
+    fn is_by_value(&self) -> bool {
+        matches!(self, Whom::Like(when) if !when.values.is_empty())
+    }
+}
+
 /// What is done with them.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Outcome<'d> {
@@ -44,6 +55,32 @@ pub(crate) enum Outcome<'d> {
     Rewritten(String),
     /// It cannot be said; the comment says why.
     Closed(String),
+    /// Nothing but what the location does, with what stands in this `if`. Rules that follow are asked, too.
+    Passed(&'d Directive),
+}
+
+impl Outcome<'_> {
+    /// Whether rules that follow are asked all the same.
+    fn goes_on(&self) -> bool {
+        match self {
+            Outcome::Handled(_) | Outcome::Passed(_) => true,
+            Outcome::Keys(_) | Outcome::Rewritten(_) | Outcome::Closed(_) => false,
+        }
+    }
+
+    /// Whether the client gets nothing of what the location has: an error, or another URL.
+    fn turns_away(&self) -> bool {
+        match self {
+            Outcome::Closed(_) => true,
+            Outcome::Keys(keys) => match (keys.get("respond"), keys.get("redirect")) {
+                (Some(Value::Map(respond)), _) => {
+                    matches!(respond.get("status"), Some(Value::Plain(status)) if status.parse().is_ok_and(|status: u16| status >= 300))
+                }
+                (_, redirect) => redirect.is_some(),
+            },
+            Outcome::Handled(_) | Outcome::Passed(_) | Outcome::Rewritten(_) => false,
+        }
+    }
 }
 
 /// A rule, in its order.
@@ -51,35 +88,6 @@ pub(crate) enum Outcome<'d> {
 pub(crate) struct Rule<'d> {
     pub(crate) whom: Whom,
     pub(crate) outcome: Outcome<'d>,
-}
-
-impl Rule<'_> {
-    /// Whether nothing behind it is asked.
-    fn ends_all(&self) -> bool {
-        let goes_on = matches!(self.outcome, Outcome::Handled(within) if !ends_rules(within));
-        self.whom == Whom::All && !goes_on
-    }
-}
-
-/// Why a condition is not near enough to decide about a response: for handlers and redirects it is, since they let nobody in who may not come in otherwise.
-fn near(when: &When, keys: &Map) -> Option<&'static str> {
-    let Some(Value::Map(response)) = keys.get("respond") else { return None };
-    let Some(Value::Plain(status)) = response.get("status") else { return None };
-    if status.starts_with('3') {
-        return None;
-    }
-    if when.is_about(Of::Query) || when.is_about(Of::Cookie) {
-        return Some(
-            "of arguments and cookies nginx compares the first one, by its name in any case, as it was sent; ours any",
-        );
-    }
-    let lets_in = status.starts_with('2') && when.is_about(Of::Header);
-    lets_in.then_some("of a field that comes twice nginx compares one value, ours any, and this is no rejection")
-}
-
-/// Whether an `if` with a handler ends the rules.
-fn ends_rules(within: &Directive) -> bool {
-    within.inner().iter().any(|inner| inner.name == "break")
 }
 
 /// What the rules of a level are read with.
@@ -93,6 +101,8 @@ pub(crate) struct Reading<'r> {
     pub(crate) has_certificate: bool,
     /// Whether it is known who the client is.
     pub(crate) is_client_known: bool,
+    /// Whether fields are read whose names have underscores.
+    pub(crate) has_underscores: bool,
     /// The extension that every path here has.
     pub(crate) extension: Option<String>,
     /// Comments for what is left out.
@@ -100,8 +110,45 @@ pub(crate) struct Reading<'r> {
 }
 
 impl Reading<'_> {
-    /// The rules of a level; the scope is that of the level.
+    /// The rules of a level, of which the first that holds counts; the scope is that of the level.
     pub(crate) fn rules<'d>(&mut self, scope: &Scope<'d>) -> Vec<Rule<'d>> {
+        let rules = self.in_order(scope);
+        let mut rules = self.settled(rules);
+        let is_over = |rule: &Rule<'d>| rule.whom == Whom::All && !rule.outcome.goes_on();
+        let reached = rules.iter().position(is_over).unwrap_or(rules.len());
+        for rule in rules.iter_mut().take(reached).filter(|rule| rule.whom.is_by_value()) {
+            if let Outcome::Handled(directive) = rule.outcome {
+                rule.outcome = self.closed(directive, ANY_VALUE);
+            }
+        }
+        rules
+    }
+
+    /// Of rules in the order of the file those that end the request count first, and of the others the last that holds.
+    fn settled<'d>(&self, rules: Vec<Rule<'d>>) -> Vec<Rule<'d>> {
+        let Some(first) = rules.iter().position(|rule| matches!(rule.outcome, Outcome::Handled(_))) else {
+            return rules.into_iter().filter(|rule| !matches!(rule.outcome, Outcome::Passed(_))).collect();
+        };
+        let behind = rules.get(first..).unwrap_or_default();
+        for rule in behind {
+            let (directive, why) = match &rule.outcome {
+                Outcome::Passed(directive) => (*directive, "it holds beside an `if` that forwards elsewhere"),
+                Outcome::Rewritten(_) => match rules.get(first).map(|rule| &rule.outcome) {
+                    Some(Outcome::Handled(directive)) => (*directive, "a path is rewritten behind it"),
+                    _ => continue,
+                },
+                Outcome::Keys(_) | Outcome::Handled(_) | Outcome::Closed(_) => continue,
+            };
+            return vec![Rule { whom: Whom::All, outcome: self.closed(directive, why) }];
+        }
+        let (mut later, mut out): (Vec<_>, Vec<_>) = rules.into_iter().partition(|rule| rule.outcome.goes_on());
+        later.retain(|rule| !matches!(rule.outcome, Outcome::Passed(_)));
+        out.extend(later.into_iter().rev());
+        out
+    }
+
+    /// The rules of a level in the order of the file.
+    fn in_order<'d>(&mut self, scope: &Scope<'d>) -> Vec<Rule<'d>> {
         let mut out = Vec::new();
         let is_first = |directive: &&Directive| directive.name.starts_with("server_rewrite_by_lua");
         if let Some(script) = scope.levels().flatten().find(is_first) {
@@ -109,54 +156,44 @@ impl Reading<'_> {
         }
         for directive in scope.own() {
             match directive.name.as_str() {
-                "set" => self.values.assign(directive.arg(0).trim_start_matches('$'), directive.arg(1)),
-                name if name.starts_with("set_by_lua") => {
-                    self.values.set.remove(directive.arg(0).trim_start_matches('$'));
+                "set" => {
+                    let name = directive.arg(0).trim_start_matches('$');
+                    // What is there by itself and can be set changes the request.
+                    if matches!(name, "args" | "query_string" | "limit_rate") {
+                        let outcome = self.closed(directive, "it changes the request");
+                        out.push(Rule { whom: Whom::All, outcome });
+                        return out;
+                    }
+                    self.values.assign(name, directive.arg(1));
                 }
+                name if name.starts_with("set_") => self.values.forget(directive.arg(0).trim_start_matches('$')),
                 "return" => {
                     let outcome = self.returned(directive, scope);
                     out.push(Rule { whom: Whom::All, outcome });
-                    return self.settled(out);
+                    return out;
                 }
                 "rewrite" => {
                     let rule = self.rewritten(directive);
-                    let is_last = rule.as_ref().is_some_and(Rule::ends_all);
+                    let is_last = rule.as_ref().is_some_and(|rule| rule.whom == Whom::All);
                     out.extend(rule);
                     if is_last {
-                        return self.settled(out);
+                        return out;
                     }
                 }
                 "if" => {
                     let rules = self.conditional(directive, scope);
-                    let is_last = rules.iter().any(Rule::ends_all);
+                    let is_last = rules.iter().any(|rule| rule.whom == Whom::All && !rule.outcome.goes_on());
                     out.extend(rules);
                     if is_last {
-                        return self.settled(out);
+                        return out;
                     }
                 }
                 "break" => break,
+                // The others are no rules.
                 _ => {}
             }
         }
-        self.settled(out)
-    }
-
-    /// Rules so that the first that holds counts: after an `if` with a handler nginx asks those behind it, and the handler of the last that holds counts.
-    fn settled<'d>(&self, rules: Vec<Rule<'d>>) -> Vec<Rule<'d>> {
-        let goes_on = |rule: &Rule<'_>| matches!(rule.outcome, Outcome::Handled(within) if !ends_rules(within));
-        let Some(first) = rules.iter().position(goes_on) else { return rules };
-        let Some((before, behind)) = rules.split_at_checked(first) else { return rules };
-        if let Some(Outcome::Handled(within)) = behind.first().map(|rule| &rule.outcome)
-            && behind
-                .iter()
-                .any(|rule| !goes_on(rule) && !matches!(rule.outcome, Outcome::Keys(_) | Outcome::Closed(_)))
-        {
-            let why = "a path is changed, or rules end, behind a handler of its own";
-            let closed = Rule { whom: Whom::All, outcome: self.closed(within, why) };
-            return before.iter().cloned().chain([closed]).collect();
-        }
-        let (handlers, ends): (Vec<_>, Vec<_>) = behind.iter().cloned().partition(goes_on);
-        before.iter().cloned().chain(ends).chain(handlers.into_iter().rev()).collect()
+        out
     }
 
     fn closed<'d>(&self, directive: &Directive, why: &str) -> Outcome<'d> {
@@ -253,7 +290,7 @@ impl Reading<'_> {
             _ if is_url => Some(302),
             _ => None,
         };
-        let expression = match native(pattern, false, Subject::Path) {
+        let expression = match native(pattern, false, Subject::Decoded) {
             Ok(expression) => expression,
             Err(why) => return Some(Rule { whom: Whom::All, outcome: self.closed(directive, &why) }),
         };
@@ -269,8 +306,7 @@ impl Reading<'_> {
             },
             (None, "break") if plain.starts_with('/') => match self.values.target(plain) {
                 Ok((_, Query::Keep)) => self.closed(directive, "the URL of the request in a rewritten path"),
-                Ok(_) if drops => self.closed(directive, "the query of the request would go on"),
-                Ok((to, Query::Drop)) if to.contains('?') => self.closed(directive, "a query in a rewritten path"),
+                Ok((_, Query::Drop)) if drops => self.closed(directive, "the query of the request would go on"),
                 Ok((to, Query::Drop)) => Outcome::Rewritten(to),
                 Err(why) => self.closed(directive, &why),
             },
@@ -301,11 +337,11 @@ impl Reading<'_> {
                     return vec![Rule { whom: Whom::All, outcome }];
                 }
                 self.comments.push(self.report.left_out(&directive.place, &directive.shown(), &why));
-                return Vec::new();
+                return vec![Rule { whom: Whom::All, outcome: Outcome::Passed(directive) }];
             }
         };
         let mut rules = Vec::new();
-        for rule in self.rules(&within) {
+        for rule in self.in_order(&within) {
             match (rule.whom, &whom) {
                 (Whom::All, _) => rules.push(Rule { whom: whom.clone(), outcome: rule.outcome }),
                 (inner, Whom::All) => rules.push(Rule { whom: inner, outcome: rule.outcome }),
@@ -318,23 +354,18 @@ impl Reading<'_> {
         if directive.inner().iter().any(is_pass) {
             rules.push(Rule { whom: whom.clone(), outcome: Outcome::Handled(directive) });
         }
+        let is_over = rules.iter().any(|rule| rule.whom == whom);
+        if !is_over {
+            rules.push(Rule { whom: whom.clone(), outcome: Outcome::Passed(directive) });
+        }
         // Rules that follow would not be asked; ours would ask them.
-        if is_like("break") && !directive.inner().iter().any(is_pass) {
+        let is_rule = |other: &&Directive| matches!(other.name.as_str(), "if" | "return" | "rewrite" | "set");
+        let behind = scope.own().iter().skip_while(|other| !std::ptr::eq(*other, directive)).skip(1).find(is_rule);
+        if is_like("break") && (behind.is_some() || !directive.inner().iter().any(is_pass)) {
             rules.push(Rule {
                 whom: whom.clone(),
                 outcome: self.closed(directive, "rules that follow are passed over"),
             });
-        }
-        for rule in &mut rules {
-            if let (Whom::Like(when), Outcome::Keys(keys)) = (&rule.whom, &rule.outcome)
-                && let Some(why) = near(when, keys)
-            {
-                // Others than those that ours finds may be meant.
-                if !when.is_about(Of::Header) {
-                    rule.whom = Whom::All;
-                }
-                rule.outcome = self.closed(directive, why);
-            }
         }
         for inner in directive.inner() {
             match inner.name.as_str() {
@@ -348,6 +379,16 @@ impl Reading<'_> {
                     rules.push(Rule { whom: whom.clone(), outcome });
                 }
             }
+        }
+        self.exact(directive, &whom, rules)
+    }
+
+    /// Of a field that comes twice nginx reads one value, and ours any: that may turn somebody away, but not let him in.
+    fn exact<'d>(&self, directive: &'d Directive, whom: &Whom, mut rules: Vec<Rule<'d>>) -> Vec<Rule<'d>> {
+        // Whether one that forwards counts is known once all rules are.
+        let opens = |rule: &&mut Rule<'d>| !rule.outcome.goes_on() && !rule.outcome.turns_away();
+        for rule in rules.iter_mut().filter(|_| whom.is_by_value()).filter(opens) {
+            rule.outcome = self.closed(directive, ANY_VALUE);
         }
         rules
     }
@@ -373,22 +414,30 @@ impl Reading<'_> {
             return Err("whether a file is there".to_owned());
         }
         let all = |holds: bool| Ok(holds.then_some(Whom::All));
+        if let Some(name) = self.values.shadowed(left).or_else(|| self.values.shadowed(right)) {
+            return Err(format!("`${name}` has no counterpart: the configuration defines it"));
+        }
         if let (Some(text), Some(right)) = (self.values.constant(left), self.values.constant(right)) {
             return all(holds(&text, operator, &right)?);
         }
         if is_variable(left, "ssl_client_verify") && self.has_certificate {
             return all(holds("SUCCESS", operator, right)?);
         }
-        if is_variable(left, "request_method") {
-            return methods(operator, right);
-        }
-        if is_variable(left, "host") {
-            return self.hosts(operator, right);
-        }
         let Some(right) = self.values.constant(right) else {
             return Err("two things of a request are compared".to_owned());
         };
-        self.value(left, operator, &right).map(|when| Some(Whom::Like(when)))
+        let left = self.values.expanded(left)?;
+        let Some(name) = variable_of(&left) else { return Err("several things of a request are compared".to_owned()) };
+        if self.values.groups.iter().any(|group| group == name) {
+            return Err(format!("`${name}` is a part of the path"));
+        }
+        match name {
+            "request_method" => methods(operator, &right),
+            "host" => self.hosts(operator, &right),
+            "http_host" => Err("`$http_host` has the port and the case that the client sent".to_owned()),
+            "remote_addr" => self.client(operator, &right),
+            _ => self.value(name, operator, &right).map(|when| Some(Whom::Like(when))),
+        }
     }
 
     /// A condition on the host, which is known beforehand.
@@ -403,7 +452,9 @@ impl Reading<'_> {
         }
         // Others come to a default server; which of them are equal to a name is known.
         if self.is_default && operator == "=" && crate::addresses::is_host(right) {
-            return Ok(Some(Whom::Hosts(vec![right.to_ascii_lowercase()])));
+            // `$host` has no capitals.
+            let is_lower = !right.bytes().any(|byte| byte.is_ascii_uppercase());
+            return Ok(is_lower.then(|| Whom::Hosts(vec![right.to_owned()])));
         }
         if self.is_default {
             return Err("hosts that are not known are compared".to_owned());
@@ -415,35 +466,40 @@ impl Reading<'_> {
         }
     }
 
-    /// A condition on a value of the request.
-    fn value(&self, left: &str, operator: &str, right: &str) -> Result<When, String> {
-        let name = left.trim_start_matches('$').trim_matches(['{', '}']);
-        if has_variables(left.get(1..).unwrap_or_default()) {
-            return Err("several variables are compared".to_owned());
-        }
-        if name == "remote_addr" && !self.is_client_known {
+    /// A condition on the client's address, which is compared as text.
+    fn client(&self, operator: &str, right: &str) -> Result<Option<Whom>, String> {
+        if !self.is_client_known {
             return Err("it is not known who the client is".to_owned());
         }
-        if name == "remote_addr" && operator == "=" {
-            let network = crate::addresses::network(right).ok_or("no address")?;
-            return Ok(When::of_client(network));
+        if operator != "=" {
+            return Err("of addresses only one can be a condition".to_owned());
         }
-        if self.values.is_defined(name) {
-            return Err(format!("`${name}` is given a value elsewhere"));
-        }
-        for (start, of) in [("arg_", Of::Query), ("cookie_", Of::Cookie)] {
-            if let Some(name) = name.strip_prefix(start) {
-                return Ok(When::value_of(of, name, matches(operator, right)?));
-            }
-        }
-        let Some(field) = name.strip_prefix("http_").map(|name| name.replace('_', "-")) else {
-            return Err(format!("`${name}` cannot be a condition"));
+        let address = right.parse::<std::net::IpAddr>().ok().filter(|address| address.to_string() == right);
+        // Nobody has an address that is no such text.
+        Ok(address.map(|address| Whom::Like(When::of_client(address.into()))))
+    }
+
+    /// A condition on a field of the request.
+    fn value(&self, variable: &str, operator: &str, right: &str) -> Result<When, String> {
+        let Some(name) = variable.strip_prefix("http_") else {
+            return Err(match variable.starts_with("arg_") || variable.starts_with("cookie_") {
+                true => "nginx reads the first argument or cookie of a name in any case, and arguments as they are sent; ours any of this name, decoded".to_owned(),
+                false => format!("`${variable}` cannot be a condition"),
+            });
         };
-        // From trusted proxies some stay; there, they hold whoever sends them.
-        if is_stripped(&field) {
-            return Err(format!("`{field}` is what any client may send, and is removed before routes are chosen"));
+        if self.has_underscores && name.contains('_') {
+            return Err("fields whose names have underscores are read, too (`underscores_in_headers`)".to_owned());
         }
-        Ok(When::value_of(Of::Header, &field, matches(operator, right)?))
+        let (of, name) = (Of::Header, name.replace('_', "-"));
+        let wanted = matches(operator, right)?;
+        // From trusted proxies some stay; there, they hold whoever sends them.
+        if is_stripped(&name) {
+            return Err(format!("`{name}` is what any client may send, and is removed before routes are chosen"));
+        }
+        if FieldKind::of(name.as_bytes()) != FieldKind::Plain || name == "cookie" {
+            return Err(format!("`{name}` is read by the proxy itself, or made one of several"));
+        }
+        Ok(When::value_of(of, &name, wanted))
     }
 }
 
@@ -496,27 +552,29 @@ fn holds(left: &str, operator: &str, right: &str) -> Result<bool, String> {
     }
 }
 
-/// A condition on the method.
+/// A condition on the method: one, or an expression between `^` and `$` that is a list of names.
 fn methods(operator: &str, right: &str) -> Result<Option<Whom>, String> {
-    let listed: Vec<String> = match operator {
-        "=" | "!=" => vec![right.to_owned()],
+    let (listed, is_not): (Vec<String>, bool) = match operator {
+        "=" | "!=" => (vec![right.to_owned()], operator == "!="),
         "~" | "!~" | "~*" | "!~*" => {
             let inner = right.strip_prefix('^').and_then(|text| text.strip_suffix('$'));
-            let inner = inner.ok_or("its expression is no list of whole methods: write `^(GET|POST)$`")?;
-            let listed =
-                inner.strip_prefix("(?:").or_else(|| inner.strip_prefix('(')).and_then(|text| text.strip_suffix(')'));
-            match listed {
-                Some(listed) => listed.split('|').map(str::to_owned).collect(),
-                // What is not in parentheses belongs to one end each.
-                None => vec![inner.to_owned()],
-            }
+            let inner = inner.ok_or("an expression on methods that is not between `^` and `$`")?;
+            let group = inner.strip_prefix("(?:").or_else(|| inner.strip_prefix('('));
+            let inner = match group.and_then(|text| text.strip_suffix(')')) {
+                Some(inner) => inner,
+                None if inner.contains('|') => return Err("its expression is no list of methods".to_owned()),
+                None => inner,
+            };
+            let of =
+                |method: &str| if operator.ends_with('*') { method.to_ascii_uppercase() } else { method.to_owned() };
+            (inner.split('|').map(of).collect(), operator.starts_with('!'))
         }
         _ => return Err("its condition is not understood".to_owned()),
     };
     if !listed.iter().all(|method| is_method(method)) {
         return Err("its methods are no list".to_owned());
     }
-    Ok(Some(match operator.starts_with('!') {
+    Ok(Some(match is_not {
         true => Whom::NotMethods(listed),
         false => Whom::Like(When::of_methods(listed)),
     }))

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::rc::Rc;
 
 use super::fields::Forwarding;
 use super::forward::Proxy;
@@ -20,7 +19,7 @@ use crate::draft::Draft;
 use crate::expressions::literal;
 use crate::migration::{Files, Report};
 use crate::native::{Map, Value, bytes, duration};
-use crate::sites::{Cell, REST, Variant, respond, routes, without_implied};
+use crate::sites::{Cell, REST, Variant, respond, routes};
 
 /// What an import is made with, and where it is.
 pub(crate) struct Making<'d> {
@@ -36,10 +35,10 @@ pub(crate) struct Making<'d> {
     pub(crate) server_scope: Scope<'d>,
     pub(crate) forwarding: Forwarding,
     pub(crate) has_trusted: bool,
-    /// Names of variables that something gives a value.
-    pub(crate) defined: Rc<BTreeSet<String>>,
     /// Why it is not known who the client is.
     pub(crate) unknown_client: Option<String>,
+    /// The variables that the configuration defines.
+    pub(crate) defined: BTreeSet<String>,
     /// The largest body where a route does not say otherwise.
     pub(crate) max_body: u64,
 }
@@ -57,6 +56,7 @@ pub(crate) struct Facts {
 #[derive(Debug, Default)]
 pub(crate) struct Site {
     pub(crate) routes: Vec<Map>,
+    /// Of a host the first of these counts.
     pub(crate) apart: Vec<(Vec<String>, Vec<Map>)>,
 }
 
@@ -75,7 +75,7 @@ impl<'d> Making<'d> {
     ///
     /// # Errors
     /// Why it is not known.
-    pub(crate) fn location_of(&self, path: &str) -> Result<Option<&'d Directive>, String> {
+    pub(crate) fn location_of(&self, path: &str) -> Result<Option<Vec<&'d Directive>>, String> {
         self.server.map_or(Ok(None), |server| location::of_path(server.inner(), path))
     }
 
@@ -88,21 +88,20 @@ impl<'d> Making<'d> {
             port: facts.port,
             server_name: names.first.clone(),
             has_trusted: self.has_trusted,
-            defined: Rc::clone(&self.defined),
+            unknown: self.defined.clone(),
             ..Values::default()
         };
-        if facts.tls && scope.is_on("ssl_reject_handshake") {
-            let mut keys = respond(421);
-            keys.comment(self.report.differs(
-                &server.place,
-                "ssl_reject_handshake",
-                "where the handshake is accepted, the response is 421",
-            ));
-            let routes = routes(&[self.cell(Language::Prefix("/".to_owned()), Vec::new(), keys)]);
-            return Site { routes: routes.unwrap_or_default(), apart: Vec::new() };
-        }
         let mut comments = vec![format!("{}: server {}", server.place, names.first)];
         known::audit(server.inner(), self.report, &mut comments);
+        if let Some(directive) = scope.one("ssl_reject_handshake").filter(|directive| directive.arg(0) == "on")
+            && facts.tls
+            && !facts.is_default
+        {
+            let mut keys = self.closed(directive, "handshakes for one name are not rejected");
+            keys.comment_first(&comments);
+            let cell = self.cell(Language::Prefix("/".to_owned()), Vec::new(), keys);
+            return Site { routes: routes(&[cell]).unwrap_or_default(), apart: Vec::new() };
+        }
         let rules = self.rules(&scope, &mut values, (names, facts, None), &mut comments);
         let mut site = Site::default();
         let mut cells = Vec::new();
@@ -112,9 +111,9 @@ impl<'d> Making<'d> {
             let keys = self.keys_of(&rule.outcome, &scope, &values);
             match rule.whom {
                 Whom::Hosts(hosts) => {
-                    let cell = self.cell(Language::Prefix("/".to_owned()), stages.clone(), keys);
-                    // Paths that rules before took stay theirs.
-                    let all: Vec<Cell> = cells.iter().cloned().chain([cell]).collect();
+                    // Rules before it hold for these hosts, too.
+                    let mut all = cells.clone();
+                    all.push(self.cell(Language::Prefix("/".to_owned()), stages.clone(), keys));
                     let routes = routes(&all).unwrap_or_else(|unplanned| vec![self.unplanned(server, unplanned)]);
                     site.apart.push((hosts, routes));
                 }
@@ -165,6 +164,7 @@ impl<'d> Making<'d> {
             hosts: &names.hosts,
             is_default: facts.is_default,
             has_certificate: facts.has_certificate,
+            has_underscores: scope.is_on("underscores_in_headers"),
             is_client_known: self.unknown_client.is_none(),
             extension,
             comments,
@@ -182,6 +182,11 @@ impl<'d> Making<'d> {
                     _ => 200,
                 };
                 self.response_fields(scope, Some(status), values, &mut keys);
+                let is_of = |page: &&Directive| page.args.iter().any(|arg| *arg == status.to_string());
+                if let Some(page) = scope.all(&["error_page"]).into_iter().find(is_of) {
+                    let why = "it is not asked for statuses of `return`; they are the response";
+                    keys.comment(self.report.left_out(&page.place, &page.shown(), why));
+                }
                 keys
             }
             Outcome::Closed(comment) => {
@@ -190,13 +195,19 @@ impl<'d> Making<'d> {
                 keys
             }
             // No handler stands at a server.
-            Outcome::Rewritten(_) | Outcome::Handled(_) => respond(501),
+            Outcome::Handled(directive) | Outcome::Passed(directive) => {
+                self.closed(directive, "a handler of no location")
+            }
+            Outcome::Rewritten(_) => match self.server {
+                Some(server) => self.closed(server, "a path is rewritten before locations are looked at"),
+                None => respond(501),
+            },
         }
     }
 
     /// A cell with stages before what is done at last.
     fn cell(&self, language: Language, stages: Vec<(Whom, Map)>, last: Map) -> Cell {
-        let mut built = Stages::default();
+        let mut built = Stages { variants: of_head(&stages, &last), ..Stages::default() };
         for (whom, keys) in stages {
             built.add(whom, keys);
         }
@@ -224,10 +235,8 @@ impl<'d> Making<'d> {
         for one in &placed {
             covers_all |= one.language == Language::Prefix("/".to_owned());
             let made = self.location(one, values.clone(), (names, facts), stages);
-            let is_other =
-                |start: &str| placed.iter().any(|other| other.language == Language::Prefix(start.to_owned()));
-            if let (true, Language::Prefix(start)) = (one.is_folder_of && made.forwards, &one.language)
-                && !is_other(start.trim_end_matches('/'))
+            if let (true, Language::Prefix(start) | Language::Exact(start)) =
+                (one.is_folder_of && made.forwards && !is_said_otherwise(&placed, one), &one.language)
             {
                 let to = Map::of([("to", Value::text(start.clone())), ("status", Value::plain(301))]);
                 let keys = Map::of([("redirect", to.into())]);
@@ -287,16 +296,11 @@ impl<'d> Making<'d> {
             Language::Exact(path) => path.rsplit_once('.').map(|(_, extension)| extension.to_owned()),
             _ => None,
         };
-        let rules = self.rules(&scope, &mut values, (names, facts, extension), &mut comments);
-        if let Some((other, why)) = contested(directive, &rules) {
-            let mut keys = self.closed(other, why);
-            keys.comment_first(&comments);
-            return Located { cells: vec![self.cell(placed.language.clone(), stages.to_vec(), keys)], forwards: false };
-        }
-        let mut located = Located { cells: Vec::new(), forwards: has_handler(directive) };
         let mut stages = stages.to_vec();
-        // Methods that it takes meet none of the location's rules.
+        // Methods that it takes meet what stands in it, and no rule of the location.
         self.limited_methods(&scope, directive, &values, &mut stages);
+        let rules = self.rules(&scope, &mut values, (names, facts, extension), &mut comments);
+        let mut located = Located { cells: Vec::new(), forwards: has_handler(directive) };
         let last = self.ruled(rules, (&scope, directive, &values), (&placed.language, &mut stages), &mut located);
         let mut last = match last {
             Some(last) => last,
@@ -392,15 +396,20 @@ impl<'d> Making<'d> {
             methods.push("HEAD".to_owned());
         }
         let within = scope.within(directive.inner());
-        let denies_all = directive.inner().iter().all(|inner| inner.name == "deny" && inner.arg(0) == "all");
-        let is_access = |inner: &Directive| {
-            matches!(inner.name.as_str(), "allow" | "deny" | "satisfy" | "auth_basic" | "auth_basic_user_file")
+        let is_known = |inner: &Directive| {
+            let known = ["allow", "deny", "auth_basic", "auth_basic_user_file", "satisfy", "proxy_pass", "grpc_pass"];
+            known.contains(&inner.name.as_str())
         };
-        let keys = match directive.inner().iter().find(|inner| !is_access(inner)) {
-            Some(other) => self.closed(other, "within `limit_except`"),
-            None if denies_all && !directive.inner().is_empty() => respond(403),
+        let is_pass = |inner: &Directive| matches!(inner.name.as_str(), "proxy_pass" | "grpc_pass");
+        let keys = match directive.inner().iter().find(|inner| !is_known(inner)) {
+            Some(inner) => self.closed(inner, "within `limit_except`"),
+            None if self.denies_all(&within) => respond(403),
+            None if directive.inner().iter().any(is_pass) => {
+                self.forwarded_by(&within, directive, values.clone(), None)
+            }
             // The same handler under other rules.
-            None => self.forwarded_by(&within, location, values.clone(), None),
+            None if location.inner().iter().any(is_pass) => self.forwarded_by(&within, location, values.clone(), None),
+            None => self.closed(directive, "nothing is forwarded there"),
         };
         stages.push((Whom::NotMethods(methods), keys));
     }
@@ -415,6 +424,11 @@ impl<'d> Making<'d> {
     ) -> Map {
         let is_pass = |directive: &&Directive| matches!(directive.name.as_str(), "proxy_pass" | "grpc_pass");
         if let Some(pass) = location.inner().iter().rev().find(is_pass) {
+            // What else has a say in what is served: files that are tried first, another handler.
+            let beside = |directive: &&Directive| directive.name == "try_files" || known::is_handler(&directive.name);
+            if let Some(beside) = location.inner().iter().find(beside) {
+                return self.closed(beside, "it stands beside what forwards");
+            }
             return self.passed(pass, scope, location, values, path);
         }
         // Who may not come in gets nothing, whatever would be done.
@@ -449,6 +463,9 @@ impl<'d> Making<'d> {
             return self
                 .closed(pass, &format!("what is forwarded is changed by `{}` ({})", directive.name, directive.place));
         }
+        if let Some(directive) = known::unknown(scope) {
+            return self.closed(directive, "it is not known here");
+        }
         let (upstream, proxy) = match self.proxied(pass, scope, &mut values) {
             Ok(found) => found,
             Err(why) => return self.closed(pass, &why),
@@ -460,10 +477,7 @@ impl<'d> Making<'d> {
             Err(why) => return self.closed(pass, &why),
         }
         if proxy.has_variables && path.is_none() && drops_query(&proxy, &values) {
-            return self.closed(pass, "the query of the request would go on");
-        }
-        if proxy.uri.as_deref().is_some_and(|uri| uri.contains('?')) && path.is_none() && !proxy.has_variables {
-            return self.closed(pass, "a query behind the server");
+            return self.closed(pass, "the query of the request would go on, which it does not");
         }
         if let Err(why) = self.request_fields(prefix, scope, &proxy, &values, &mut route) {
             return self.closed(pass, &why);
@@ -505,11 +519,11 @@ impl<'d> Making<'d> {
         let Some(start) = start_of(location) else {
             return Err("a URI behind the server of a location by expression".to_owned());
         };
-        if is_exact(location) {
-            return Ok((to != start).then_some(to));
-        }
         if to.contains('?') {
             return Err("a query behind the server".to_owned());
+        }
+        if is_exact(location) {
+            return Ok((to != start).then_some(to));
         }
         Ok((to != start).then(|| format!("{to}{REST}")))
     }
@@ -537,27 +551,53 @@ impl<'d> Making<'d> {
 /// Whether nginx would forward without the query.
 fn drops_query(proxy: &Proxy, values: &Values) -> bool {
     let target = proxy.uri.as_deref().map(|uri| values.target(uri));
-    matches!(target, Some(Ok((to, Query::Drop))) if !to.contains('?'))
+    matches!(target, Some(Ok((_, Query::Drop))))
+}
+
+/// Whether the path of a folder without its last slash has a location of its own, which counts before the redirect. One around the folder does not.
+fn is_said_otherwise(placed: &[Placed<'_>], folder: &Placed<'_>) -> bool {
+    let (Language::Prefix(start) | Language::Exact(start)) = &folder.language else { return false };
+    let path = start.trim_end_matches('/');
+    placed.iter().any(|other| {
+        let is_around =
+            other.chain.last().is_some_and(|outer| folder.chain.iter().any(|own| std::ptr::eq(*own, *outer)));
+        !is_around && matches!(&other.language, Language::Exact(text) | Language::Prefix(text) if text == path)
+    })
+}
+
+/// What is done with HEAD, where a stage is for GET alone: routes for GET take HEAD, too, unless it has its own. None if no stage is so.
+fn of_head(stages: &[(Whom, Map)], last: &Map) -> Vec<Variant> {
+    let has = |methods: &[String], method: &str| methods.iter().any(|one| one == method);
+    let is_of_get = |whom: &Whom| match whom {
+        Whom::Like(when) => has(&when.methods, "GET") && !has(&when.methods, "HEAD"),
+        _ => false,
+    };
+    let mut out = Vec::new();
+    if !stages.iter().any(|(whom, _)| is_of_get(whom)) {
+        return out;
+    }
+    let head = When::methods(&["HEAD"]);
+    for (whom, keys) in stages {
+        match whom {
+            Whom::Like(when) => {
+                if let Ok(Some(when)) = when.and(&head) {
+                    out.push(Variant { when, keys: keys.clone() });
+                }
+            }
+            Whom::NotMethods(listed) if !has(listed, "HEAD") => {
+                out.push(Variant { when: head, keys: keys.clone() });
+                return out;
+            }
+            Whom::NotMethods(_) | Whom::All | Whom::Hosts(_) | Whom::Paths(_) => {}
+        }
+    }
+    out.push(Variant { when: head, keys: last.clone() });
+    out
 }
 
 /// The largest body natively: 0 is none there.
 pub(crate) fn native_body(size: u64) -> u64 {
     if size == 0 { 1 << 40 } else { size.min(1 << 40) }
-}
-
-/// What stands beside the handler of a location and would be asked before it, or in its place.
-fn contested<'d>(location: &'d Directive, rules: &[Rule<'d>]) -> Option<(&'d Directive, &'static str)> {
-    let is_pass = |directive: &Directive| matches!(directive.name.as_str(), "proxy_pass" | "grpc_pass");
-    let handles = |rule: &Rule<'_>| matches!(rule.outcome, Outcome::Rewritten(_) | Outcome::Handled(_));
-    let forwards = location.inner().iter().any(is_pass) || rules.iter().any(handles);
-    let of = |name: &str| location.inner().iter().find(|directive| directive.name == name);
-    let tried =
-        of("try_files").filter(|_| forwards).map(|tried| (tried, "files are tried before anything is forwarded"));
-    let other = location.inner().iter().find(|directive| known::is_handler(&directive.name));
-    let other = other.filter(|_| forwards).map(|other| (other, "nothing here does this"));
-    let limited = of("limit_except").filter(|_| rules.iter().any(handles));
-    let limited = limited.map(|limited| (limited, "beside a rule that handles requests before it"));
-    tried.or(other).or(limited)
 }
 
 #[derive(Default)]
@@ -618,22 +658,15 @@ impl Stages {
 
     fn finish(mut self, last: Map) -> Vec<Variant> {
         let come = self.methods.unwrap_or_default();
-        let mut out = Vec::new();
         match self.others {
-            None => out.push(Variant { when: When::default(), keys: last }),
+            None => self.variants.push(Variant { when: When::default(), keys: last }),
             Some(others) => {
                 if !come.is_empty() {
-                    out.push(Variant { when: When::of_methods(come), keys: last });
+                    self.variants.push(Variant { when: When::of_methods(come), keys: last });
                 }
-                out.push(Variant { when: When::default(), keys: others });
+                self.variants.push(Variant { when: When::default(), keys: others });
             }
         }
-        while let Some(variant) = self.variants.pop() {
-            let mut all = without_implied(&variant.when, &out);
-            all.push(variant);
-            all.append(&mut out);
-            out = all;
-        }
-        out
+        self.variants
     }
 }

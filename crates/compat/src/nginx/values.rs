@@ -3,9 +3,7 @@
 //! A variable that stands for the same in every request of a listener is put in as text; what has no native counterpart is an error that names it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
 
-use super::syntax::Directive;
 use crate::sites::REST;
 
 /// How deep variables may stand for others.
@@ -22,10 +20,10 @@ pub(crate) struct Values {
     pub(crate) port: Option<u16>,
     /// The first name of the server.
     pub(crate) server_name: String,
-    /// What `set` gave a name, without variables of that kind.
+    /// What `set` gave a name.
     pub(crate) set: BTreeMap<String, String>,
-    /// Names that something gives a value somewhere: `set`, `map`, `geo` and others. They are none of the built-in ones.
-    pub(crate) defined: Rc<BTreeSet<String>>,
+    /// Names that the configuration defines, and whose value at this place is not known.
+    pub(crate) unknown: BTreeSet<String>,
     /// Groups of the expression that the path is matched by.
     pub(crate) groups: Vec<String>,
     /// What the request's server is called: `$proxy_host` and `$proxy_port`.
@@ -75,31 +73,17 @@ fn pieces(text: &str) -> Vec<Piece<'_>> {
     out
 }
 
-/// The names of variables that directives of a configuration give a value.
-pub(crate) fn defined(level: &[Directive]) -> BTreeSet<String> {
-    let mut out = BTreeSet::new();
-    for directive in level {
-        let at = match directive.name.as_str() {
-            "map" | "geo" | "split_clients" | "geoip2" => directive.args.len().checked_sub(1),
-            "set" | "auth_request_set" | "perl_set" | "js_set" | "js_var" | "set_by_lua" | "set_by_lua_block"
-            | "set_by_lua_file" | "set_escape_uri" | "set_md5" | "set_random" | "encrypted_session" => Some(0),
-            _ => None,
-        };
-        let named = at.and_then(|at| directive.args.get(at)).and_then(|name| name.strip_prefix('$'));
-        out.extend(named.map(|name| name.trim_matches(['{', '}']).to_owned()));
-        out.extend(defined(directive.inner()));
-    }
-    out
-}
-
-/// Whether variables stand in a text.
-pub(crate) fn has_variables(text: &str) -> bool {
-    pieces(text).iter().any(|piece| matches!(piece, Piece::Variable(_)))
-}
-
 /// Whether a text is this variable alone.
 pub(crate) fn is_variable(text: &str, name: &str) -> bool {
     pieces(text) == [Piece::Variable(name)]
+}
+
+/// The variable that a text is, if it is one alone.
+pub(crate) fn variable_of(text: &str) -> Option<&str> {
+    match pieces(text).as_slice() {
+        [Piece::Variable(name)] => Some(name),
+        _ => None,
+    }
 }
 
 /// Where a template stands, which decides how its text is written.
@@ -117,6 +101,42 @@ pub(crate) enum Query {
 }
 
 impl Values {
+    /// `set`: the variable stands for what the text stands for here, whatever its own variables come to mean further on.
+    pub(crate) fn assign(&mut self, name: &str, text: &str) {
+        let is_lasting = |piece: &Piece<'_>| match piece {
+            Piece::Text(_) => true,
+            Piece::Variable(other) => {
+                !self.unknown.contains(*other) && !other.starts_with(|c: char| c.is_ascii_digit())
+            }
+        };
+        let value = match pieces(text).iter().all(is_lasting) {
+            true => self.expanded(text).ok(),
+            false => None,
+        };
+        match value {
+            Some(value) => {
+                self.unknown.remove(name);
+                self.set.insert(name.to_owned(), value);
+            }
+            None => self.forget(name),
+        }
+    }
+
+    /// Something else gives a variable its value.
+    pub(crate) fn forget(&mut self, name: &str) {
+        self.set.remove(name);
+        self.unknown.insert(name.to_owned());
+    }
+
+    /// A variable of a text whose value is not known here, though one of its name may be there by itself.
+    pub(crate) fn shadowed(&self, text: &str) -> Option<String> {
+        let is_known = |name: &str| self.groups.iter().any(|group| group == name) || !self.unknown.contains(name);
+        pieces(text).into_iter().find_map(|piece| match piece {
+            Piece::Variable(name) if !is_known(name) => Some(name.to_owned()),
+            _ => None,
+        })
+    }
+
     /// The text that a text with variables stands for in every request.
     pub(crate) fn constant(&self, text: &str) -> Option<String> {
         self.constant_within(text, 0)
@@ -134,6 +154,9 @@ impl Values {
     }
 
     fn constant_variable(&self, name: &str, depth: usize) -> Option<String> {
+        if self.unknown.contains(name) {
+            return None;
+        }
         match name {
             "scheme" => Some(if self.tls { "https" } else { "http" }.to_owned()).filter(|_| !self.has_trusted),
             "https" => Some(if self.tls { "on" } else { "" }.to_owned()),
@@ -144,30 +167,6 @@ impl Values {
             _ if depth < MAX_DEPTH => self.constant_within(self.set.get(name)?, depth + 1),
             _ => None,
         }
-    }
-
-    /// `set`: what it stands for is what its variables are worth there and then; one that has no value yet is empty.
-    pub(crate) fn assign(&mut self, name: &str, text: &str) {
-        let mut value = String::new();
-        for piece in pieces(text) {
-            match piece {
-                Piece::Text(text) => value.push_str(text),
-                Piece::Variable(other) => match self.set.get(other) {
-                    Some(known) => value.push_str(known),
-                    None if self.defined.contains(other) => value.push_str(&format!("${{{other}_before_it_is_set}}")),
-                    None => value.push_str(&format!("${{{other}}}")),
-                },
-            }
-        }
-        if value.len() > MAX_BYTES {
-            value = format!("${{{name}_that_is_too_long}}");
-        }
-        self.set.insert(name.to_owned(), value);
-    }
-
-    /// Whether a name is given a value somewhere, so that it is no built-in one.
-    pub(crate) fn is_defined(&self, name: &str) -> bool {
-        self.defined.contains(name) || self.set.contains_key(name)
     }
 
     /// A header field's value as a native template.
@@ -202,8 +201,8 @@ impl Values {
         if self.groups.iter().any(|group| group == name) {
             return Ok(format!("{{{name}}}"));
         }
-        if self.defined.contains(name) {
-            return Err(format!("`${name}` is given a value elsewhere"));
+        if self.unknown.contains(name) {
+            return Err(format!("`${name}` has no counterpart: the configuration defines it"));
         }
         let native = match name {
             "remote_addr" => "client.address",
@@ -342,8 +341,24 @@ mod tests {
             groups: vec!["1".to_owned(), "id".to_owned()],
             proxy: Some(("app".to_owned(), 80)),
             has_trusted: false,
-            defined: Rc::new(BTreeSet::from(["http_x_mapped".to_owned()])),
+            unknown: ["arg_mapped", "mapped"].map(str::to_owned).into(),
         }
+    }
+
+    #[test]
+    fn what_is_set_counts_where_it_stands() {
+        let mut values = Values { unknown: ["a", "b", "arg_k"].map(str::to_owned).into(), ..Values::default() };
+        values.assign("b", "1");
+        values.assign("a", "x$b");
+        values.assign("b", "2");
+        assert_eq!(values.constant("$a$b").as_deref(), Some("x12"));
+        for text in ["$arg_k", "$1", "$nothing$arg_k"] {
+            values.assign("a", text);
+            assert!(values.constant("$a").is_none() && values.field("$a").is_err(), "{text}");
+        }
+        assert_eq!(values.shadowed("$host$arg_k").as_deref(), Some("arg_k"));
+        values.assign("arg_k", "y");
+        assert_eq!(values.field("$arg_k").as_deref(), Ok("y"));
     }
 
     #[test]
@@ -361,9 +376,10 @@ mod tests {
             ("$proxy_host", Ok("app")),
             ("$scheme", Ok("{scheme}")),
             ("$http_x_forwarded_for", Err("any client may send")),
-            ("$http_x_mapped", Err("given a value elsewhere")),
             ("$upstream_addr", Err("`$upstream_addr` has no counterpart")),
             ("$c", Err("has no counterpart")),
+            ("$arg_mapped", Err("the configuration defines it")),
+            ("$mapped", Err("the configuration defines it")),
         ] {
             let found = values().field(text);
             match expected {
@@ -391,18 +407,6 @@ mod tests {
         }
         assert!(values().target("/x/$unknown").is_err());
         assert!(values().target("/$c").is_err());
-    }
-
-    #[test]
-    fn what_is_set_is_worth_what_it_was_then() {
-        let mut values = values();
-        values.assign("e", "$b");
-        values.assign("b", "z");
-        values.assign("f", "$e$b$g");
-        assert_eq!(values.constant("$e").as_deref(), Some("y"));
-        assert_eq!(values.field("$f"), Err("`$g` has no counterpart".to_owned()));
-        values.assign("n", "$n");
-        assert_eq!(values.constant("$n"), None);
     }
 
     #[test]

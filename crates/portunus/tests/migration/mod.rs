@@ -9,6 +9,7 @@ mod haproxy_guards;
 mod ingress;
 mod nginx;
 mod nginx_compression;
+mod nginx_exact;
 mod nginx_guarded;
 mod nginx_guards;
 mod nginx_left_out;

@@ -1,0 +1,338 @@
+//! What nginx means by a word is what is imported, or the place is closed with a finding: nobody gets in by a near meaning.
+
+use super::beside::{Beside, Program, import};
+
+/// Beside nginx: method, path, fields, what nginx responds, and what the import does.
+type Row = (&'static str, &'static str, &'static str, u16, u16);
+
+fn check(text: &str, rows: &[Row]) -> Beside {
+    let both = Beside::start(&Program::Nginx, text, &["web"]);
+    let mut wrong = Vec::new();
+    for (method, path, fields, theirs, ours) in rows {
+        let host = if fields.contains("Host:") { "" } else { "\nHost: a.test" };
+        let more = if fields.is_empty() { String::new() } else { format!("\n{fields}") };
+        let found = both.ask("web", &format!("{method} {path} HTTP/1.1{host}{more}"));
+        if found.clone().map(|one| one.status) != [*theirs, *ours] {
+            wrong.push(format!("{method} {path} {fields}: {found:?}, not {:?}", [theirs, ours]));
+        } else if theirs == ours && found[0] != found[1] {
+            wrong.push(format!("{method} {path} {fields}: {found:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}\n{}", wrong.join("\n"), both.yaml());
+    both
+}
+
+/// Each decoded character of a path is one, however it is sent.
+#[test]
+fn expressions_are_on_decoded_paths() {
+    let text = "server {
+        listen @web@;
+        location ~ ^/a.b$ { deny all; proxy_pass http://@B@; }
+        location ~ \"^/.{3}/s\" { deny all; proxy_pass http://@B@; }
+        location ~* \"^/secret (x|y)\" { deny all; proxy_pass http://@B@; }
+        location ~ ^/@fs/ { deny all; proxy_pass http://@B@; }
+        location / { proxy_pass http://@A@; }
+    }";
+    let both = check(
+        text,
+        &[
+            ("GET", "/axb", "", 403, 403),
+            ("GET", "/a%20b", "", 403, 403),
+            ("GET", "/a%40b", "", 403, 403),
+            ("GET", "/a%7bb", "", 403, 403),
+            ("GET", "/a%20%20b", "", 200, 200),
+            ("GET", "/a20b", "", 200, 200),
+            ("GET", "/a%20b/s", "", 403, 403),
+            ("GET", "/%20/s", "", 200, 200),
+            ("GET", "/%20%40%7d/s", "", 403, 403),
+            ("GET", "/secret%20x", "", 403, 403),
+            ("GET", "/SECRET%20Y", "", 403, 403),
+            ("GET", "/secretx", "", 200, 200),
+            ("GET", "/@fs/x", "", 403, 403),
+            ("GET", "/%40fs/x", "", 403, 403),
+        ],
+    );
+    assert_eq!(both.printed.status.code(), Some(0), "{:?}", both.left_out());
+}
+
+/// Rules that end a request count before those that only choose where it goes, of which the last that holds counts.
+#[test]
+fn rules_go_on_behind_an_if_that_forwards() {
+    let text = "server {
+        listen @web@;
+        server_name a.test;
+        location / { if ($request_method = POST) { proxy_pass http://@B@; } if ($http_y = 1) { return 403; } proxy_pass http://@A@; }
+        location /two/ { if ($request_method = POST) { proxy_pass http://@B@; } if ($remote_addr = 127.0.0.1) { proxy_pass http://@C@; } proxy_pass http://@A@; }
+        location /return/ { if ($request_method = POST) { proxy_pass http://@B@; } return 403; }
+        location /constant/ { if ($scheme = http) { proxy_pass http://@B@; } if ($http_y) { return 403; } proxy_pass http://@A@; }
+        location /empty/ { if ($request_method = POST) { proxy_pass http://@B@; } if ($http_y) { } proxy_pass http://@A@; }
+        location /rewrite/ { if ($request_method = POST) { proxy_pass http://@B@; } rewrite ^/rewrite/(.*)$ /$1 break; proxy_pass http://@A@; }
+        location /field/ { if ($http_x = 1) { proxy_pass http://@B@; } return 403; }
+        location /value/ { if ($http_x = 1) { return 200 ok; } return 403; }
+        location /get/ { if ($request_method = GET) { return 200 ok; } return 403; }
+        location /break/ { if ($request_method = POST) { proxy_pass http://@B@; break; } if ($http_y) { return 403; } proxy_pass http://@A@; }
+        location /part/ { if ($request_method ~ PO) { return 403; } proxy_pass http://@A@; }
+        location /ends/ { if ($request_method ~ ^GET|POST$) { return 403; } proxy_pass http://@A@; }
+        location /case/ { if ($request_method ~* ^(get|post)$) { return 403; } proxy_pass http://@A@; }
+        location /network/ { if ($remote_addr = 127.0.0.0/8) { return 200 ok; } return 403; }
+    }";
+    let both = check(
+        text,
+        &[
+            ("GET", "/", "", 200, 200),
+            ("POST", "/", "", 200, 200),
+            ("POST", "/", "Y: 1", 403, 403),
+            ("GET", "/", "Y: 1", 403, 403),
+            ("POST", "/two/", "", 200, 200),
+            ("GET", "/return/", "", 403, 403),
+            ("POST", "/return/", "", 403, 403),
+            ("GET", "/constant/", "", 200, 200),
+            ("GET", "/constant/", "Y: 1", 403, 403),
+            ("POST", "/empty/", "Y: 1", 200, 501),
+            ("GET", "/empty/", "", 200, 501),
+            ("POST", "/rewrite/x", "", 200, 501),
+            ("GET", "/field/", "X: 1", 403, 403),
+            ("GET", "/field/", "X: 0\nX: 1", 403, 403),
+            ("GET", "/value/", "X: 1", 200, 501),
+            ("GET", "/value/", "X: 0\nX: 1", 403, 501),
+            ("GET", "/value/", "", 403, 403),
+            ("GET", "/get/", "", 200, 200),
+            ("HEAD", "/get/", "", 403, 403),
+            ("POST", "/break/", "Y: 1", 200, 501),
+            ("GET", "/break/", "Y: 1", 403, 403),
+            ("POST", "/part/", "", 403, 501),
+            ("GET", "/part/", "", 200, 501),
+            ("GET", "/ends/", "", 403, 501),
+            ("POST", "/case/", "", 403, 403),
+            ("PUT", "/case/", "", 200, 200),
+            ("GET", "/network/", "", 403, 403),
+        ],
+    );
+    assert_eq!(both.printed.status.code(), Some(1));
+}
+
+/// Methods that `limit_except` takes meet what stands in it, and no rule of the location.
+#[test]
+fn limited_methods_meet_no_rule() {
+    let text = "server {
+        listen @web@;
+        location / { limit_except GET { deny all; } if ($http_x) { return 200 ok; } proxy_pass http://@A@; }
+        location /return/ { limit_except GET { deny all; } return 200 ok; }
+        location /allowed/ { limit_except GET { allow all; } return 403; }
+        location /other/ { limit_except GET { proxy_pass http://@B@; } proxy_pass http://@A@; }
+        location /rewrite/ { limit_except GET POST { deny all; } rewrite ^/rewrite/(.*)$ /$1 break; proxy_pass http://@A@; }
+        location /listed/ { limit_except POST { allow 192.0.2.0/24; deny all; } proxy_pass http://@A@; }
+    }";
+    check(
+        text,
+        &[
+            ("GET", "/", "", 200, 200),
+            ("POST", "/", "X: 1", 403, 403),
+            ("GET", "/return/", "", 200, 200),
+            ("HEAD", "/return/", "", 200, 200),
+            ("POST", "/return/", "", 403, 403),
+            ("GET", "/allowed/", "", 403, 403),
+            ("GET", "/other/x", "", 200, 200),
+            ("POST", "/other/x", "", 200, 200),
+            ("POST", "/rewrite/x", "", 200, 200),
+            ("PUT", "/rewrite/x", "", 403, 403),
+            ("GET", "/listed/x", "", 403, 403),
+            ("POST", "/listed/x", "", 200, 200),
+        ],
+    );
+}
+
+/// A folder without its last slash is redirected to it, unless a location of its own takes it.
+#[test]
+fn folders_without_a_slash() {
+    let text = "server {
+        listen @web@;
+        location / { proxy_pass http://@A@; }
+        location /one/ { proxy_pass http://@B@; }
+        location = /one { return 403; }
+        location /two/ { proxy_pass http://@B@; }
+        location /two { return 403; }
+        location /three { return 403; location /three/ { proxy_pass http://@B@; } }
+        location = /four/ { proxy_pass http://@B@; }
+        location /five/ { deny all; proxy_pass http://@B@; }
+        location ~ ^/five$ { return 403; }
+    }";
+    let rows: Vec<Row> = [
+        ("/one", 403),
+        ("/one/", 200),
+        ("/two", 403),
+        ("/two/", 200),
+        ("/twofold", 403),
+        ("/three", 301),
+        ("/three/", 200),
+        ("/four", 301),
+        ("/four/", 200),
+        ("/five", 301),
+        ("/five?a=b", 301),
+        ("/five/", 403),
+    ]
+    .map(|(path, status)| ("GET", path, "", status, status))
+    .to_vec();
+    check(text, &rows);
+}
+
+/// Hosts of the default server are those that no other server has.
+#[test]
+fn hosts_belong_to_the_server_that_names_them() {
+    let text = "
+    server {
+        listen @web@;
+        server_name a.test;
+        rewrite ^/adm /denied redirect;
+        if ($host = x.b.test) { return 200 ok; }
+        if ($host = z.test) { return 200 ok; }
+        if ($host = A.test) { return 200 upper; }
+        location / { proxy_pass http://@A@; }
+    }
+    server { listen @web@; server_name .b.test; deny all; location / { proxy_pass http://@B@; } }";
+    check(
+        text,
+        &[
+            ("GET", "/", "Host: a.test", 200, 200),
+            ("GET", "/", "Host: A.test", 200, 200),
+            ("GET", "/", "Host: x.b.test", 403, 403),
+            ("GET", "/", "Host: b.test", 403, 403),
+            ("GET", "/", "Host: z.test", 200, 200),
+            ("GET", "/adm", "Host: z.test", 302, 302),
+            ("GET", "/", "Host: y.test", 200, 200),
+        ],
+    );
+    let text = "server { listen @web@; server_name a.test; if ($host = a.test) { return 403; } location / { proxy_pass http://@A@; } }";
+    let both = check(text, &[("GET", "/", "Host: a.test", 403, 403), ("GET", "/", "Host: b.test", 200, 501)]);
+    assert!(both.left_out().iter().any(|line| line.contains("without a host")), "{:?}", both.left_out());
+    let text = "
+    server { listen @web@; server_name a.test; location / { proxy_pass http://@A@; } }
+    server { listen @web@; server_name ~^b c.*; location / { proxy_pass http://@B@; } }";
+    let both = check(
+        text,
+        &[
+            ("GET", "/", "Host: a.test", 200, 200),
+            ("GET", "/", "Host: b.test", 200, 501),
+            ("GET", "/", "Host: c.test", 200, 501),
+        ],
+    );
+    assert_eq!(both.printed.status.code(), Some(1));
+    let text = "
+    server { listen @web@; server_name a.test; location / { proxy_pass http://@A@; } }
+    server { listen @web@; server_name \"\"; deny all; location / { proxy_pass http://@B@; } }";
+    let both = check(text, &[("GET", "/", "", 200, 200), ("GET", "/", "Host: b.test", 200, 501)]);
+    assert!(both.left_out().iter().any(|line| line.contains("requests without a host")), "{:?}", both.left_out());
+}
+
+/// What an import prints for the inside of a server, with what stands before it.
+fn printed(before: &str, inner: &str) -> (Option<i32>, String, String) {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("nginx.conf");
+    std::fs::write(&file, format!("{before}\nserver {{ listen 127.0.0.1:8080; server_name a.test; {inner} }}"))
+        .unwrap();
+    let printed = import("nginx", &file);
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (printed.status.code(), text(printed.stdout), text(printed.stderr))
+}
+
+const PASS: &str = "proxy_pass http://127.0.0.1:1;";
+
+#[test]
+fn conditions_that_are_not_the_same_are_closed() {
+    for (before, inner) in [
+        ("", "location / { if ($arg_x = 1) { return 403; } PASS }"),
+        ("", "location / { if ($arg_x) { return 403; } PASS }"),
+        ("", "location / { if ($cookie_x = 1) { return 403; } PASS }"),
+        ("", "location / { if ($http_host = a.test) { return 403; } PASS }"),
+        ("", "location / { if ($http_cookie ~ a=1) { return 403; } PASS }"),
+        ("", "location / { if ($http_x_forwarded_for = 192.0.2.1) { return 403; } PASS }"),
+        ("", "location / { if ($http_x_original_url) { return 403; } PASS }"),
+        ("", "location / { if ($http_client_cert) { return 403; } PASS }"),
+        ("", "location / { if ($http_cf_connecting_ip = \"\") { return 403; } PASS }"),
+        ("", "location / { if ($http_connection = close) { return 403; } PASS }"),
+        ("underscores_in_headers on;", "location / { if ($http_x_y = 1) { return 403; } PASS }"),
+        ("map $http_x $arg_k { default 0; 1 1; }", "location / { if ($arg_k = 1) { return 403; } PASS }"),
+        ("map $http_x $http_k { default 0; 1 1; }", "location / { if ($http_k = 1) { return 403; } PASS }"),
+        ("geo $http_k { default 1; }", "location / { if ($http_k) { return 403; } PASS }"),
+        ("geo $remote_addr $http_k { default 1; }", "location / { if ($http_k) { return 403; } PASS }"),
+        ("split_clients $uri $http_k { * 1; }", "location / { if ($http_k) { return 403; } PASS }"),
+        ("", "location / { set $http_x $uri; if ($http_x = /) { return 403; } PASS }"),
+        ("", "location / { set $a $b; set $b 1; if ($a = 1) { return 403; } PASS }"),
+        ("", "set $args a=1; location / { PASS }"),
+        ("", "location ~ ^/(?<http_x>.*)$ { if ($http_x = a) { return 403; } PASS }"),
+        ("", "location / { if (-f $request_filename) { return 403; } PASS }"),
+        ("", "location / { secure_link x; if ($secure_link = 0) { return 403; } PASS }"),
+        ("", "location / { try_files $uri =403; PASS }"),
+        ("", "location / { stub_status; PASS }"),
+        ("", "location / { of_another_module on; PASS }"),
+        ("", "location / { limit_except GET { proxy_method POST; deny all; } PASS }"),
+        ("", "location = /x { proxy_pass http://127.0.0.1:1/y?k=1; }"),
+        ("", "location ~ ^/x(.*)$ { proxy_pass http://127.0.0.1:1/y$1; }"),
+        ("", "location / { rewrite ^/x$ /y? break; PASS }"),
+        ("", "rewrite ^/a/(.*)$ /b/$1 break; location / { PASS }"),
+    ] {
+        let inner = inner.replace("PASS", PASS);
+        let (status, text, said) = printed(before, &inner);
+        let is_said = said.contains("left out: ") && text.contains("status: 501");
+        assert!(status == Some(1) && is_said, "{before} {inner}: {status:?} {said}\n{text}");
+    }
+}
+
+#[test]
+fn guards_that_are_not_the_same_let_nobody_pass() {
+    let auth = |inner: &str| format!("location / {{ auth_request /auth; {PASS} }} {inner}");
+    let off = "internal; proxy_pass_request_headers off;";
+    let to = |more: &str| format!("{off} {more} proxy_pass http://127.0.0.1:1/check;");
+    for (before, inner) in [
+        ("", auth(&format!("location /auth {{ {} }} location ~ ^/auth {{ return 401; }}", to("")))),
+        ("", auth(&format!("location = /auth {{ {} }}", to("proxy_set_header X-Key 1;")))),
+        ("", auth(&format!("location /auth {{ {} location = /auth {{ return 401; }} }}", to("")))),
+        ("", auth(&format!("rewrite ^/auth /no last; location = /auth {{ {} }}", to("")))),
+        ("limit_req_zone $uri zone=z:1m rate=1r/s;", format!("location / {{ limit_req zone=z; {PASS} }}")),
+        ("limit_conn_zone $uri zone=z:1m;", format!("location / {{ limit_conn z 1; {PASS} }}")),
+        (
+            "map $uri $http_k { default 1; } limit_req_zone $http_k zone=z:1m rate=1r/s;",
+            format!("location / {{ limit_req zone=z; {PASS} }}"),
+        ),
+        (
+            "",
+            format!(
+                "location / {{ satisfy any; auth_basic x; auth_basic_user_file u; auth_request /auth; {PASS} }} location = /auth {{ {} }}",
+                to("")
+            ),
+        ),
+    ] {
+        let (status, text, said) = printed(before, &inner);
+        let is_closed = text.contains("policies: [closed") || text.contains("closed]") || text.contains("status: 501");
+        assert!(status == Some(1) && is_closed, "{before} {inner}: {status:?} {said}\n{text}");
+    }
+    // What the service gets is what is sent here, too.
+    for (inner, piece) in [
+        (to("proxy_set_header Authorization $http_authorization;"), "send: authorization"),
+        (to("proxy_set_header Host $host;"), "host: \"{host}\""),
+        (PASS.to_owned(), "send: \"*\""),
+    ] {
+        let exact = auth(&format!("location = /auth {{ {inner} }}"));
+        let (status, text, said) = printed("", &exact);
+        assert!(status == Some(0) && text.contains(piece), "{said}\n{text}");
+    }
+}
+
+/// Handshakes for a name that is not the default one are not rejected here: nothing is served to it.
+#[test]
+fn a_name_whose_handshakes_are_rejected_gets_nothing() {
+    let dir = crate::harness::certificates(&[("a.test", false), ("b.test", false)]);
+    let at = dir.path().display();
+    let server = |name: &str, number: usize, more: &str| {
+        let pair = format!(
+            "ssl_certificate {at}/certs/{number}-Ecdsa.pem; ssl_certificate_key {at}/certs/{number}-Ecdsa.pem;"
+        );
+        format!("server {{ listen 127.0.0.1:8443 ssl; server_name {name}; {pair} {more} location / {{ {PASS} }} }}\n")
+    };
+    let file = dir.path().join("nginx.conf");
+    let rejected = server("b.test", 1, "ssl_reject_handshake on;");
+    std::fs::write(&file, format!("{}{rejected}", server("a.test", 0, ""))).unwrap();
+    let printed = import("nginx", &file);
+    let said = String::from_utf8(printed.stderr).unwrap();
+    assert!(printed.status.code() == Some(1) && said.contains("handshakes for one name are not rejected"), "{said}");
+}
