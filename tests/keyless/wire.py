@@ -155,6 +155,11 @@ def public_bits(spki):
     return bits[1:]
 
 
+# Object identifiers of algorithms (RFC 8017 A.1, RFC 5480 2.1.1).
+RSA_ENCRYPTION = bytes.fromhex("2a864886f70d010101")
+EC_PUBLIC_KEY = bytes.fromhex("2a8648ce3d0201")
+
+
 class PublicKey:
     """The public half of a private key's file, or of a certificate."""
 
@@ -167,7 +172,9 @@ class PublicKey:
         self.spki = openssl("pkey", "-pubin", "-outform", "DER", stdin=self.pem)
         bits = public_bits(self.spki)
         self.ski = hashlib.sha1(bits).digest()
-        self.is_rsa = bits[0] == 0x30
+        # By the algorithm: a key of Ed25519 may begin with any byte.
+        algorithm = self.spki[:32]
+        self.is_rsa = RSA_ENCRYPTION in algorithm
         if self.is_rsa:
             _, numbers, _ = der_element(bits)
             _, modulus, rest = der_element(numbers)
@@ -175,7 +182,7 @@ class PublicKey:
             self.n, self.e = int.from_bytes(modulus, "big"), int.from_bytes(exponent, "big")
             self.size = (self.n.bit_length() + 7) // 8
             self.digest = hashlib.sha256(f"{self.n:X}".encode()).digest()
-        elif bits[0] == 4:
+        elif EC_PUBLIC_KEY in algorithm and bits[0] == 4:
             half = (len(bits) - 1) // 2
             compressed = bytes([2 + (bits[-1] & 1)]) + bits[1:1 + half]
             self.digest = hashlib.sha256(compressed.hex().upper().encode()).digest()

@@ -285,8 +285,15 @@ fn every_address_of_a_name_is_a_server_and_may_come_and_go() {
 #[test]
 fn an_address_that_rejects_fails_no_request_and_is_ejected() {
     let Some(server) = NameServer::start(at(&[1, 2].map(|last| Ipv4Addr::new(127, 0, 0, last)))) else { return };
-    // Nobody listens on the lower address, the one that alone was used before.
-    let [up] = on_one_port(["127.0.0.2"], ok);
+    // Nobody listens on the lower address, the one that alone was used before, and no other test can.
+    let (up, _held) = loop {
+        let [up] = on_one_port(["127.0.0.2"], ok);
+        let held = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        let lower = std::net::SocketAddr::from(([127, 0, 0, 1], up.address.port()));
+        if held.bind(&lower.into()).is_ok() {
+            break (up, held);
+        }
+    };
     let group = ", retries: { budget: 0 }, ejection: { failures: 3, duration: 1h }";
     let gate = gate_before(&server, up.address.port(), group);
     for _ in 0..20 {
