@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use compat::{api_firewall, go_mmproxy, gokeyless, haproxy, hitch, ingress, mmproxy, nginx, sillyproxy, stunnel};
 
@@ -180,7 +181,31 @@ pub fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
     }
-    run(Arguments::parse())
+    run(Arguments::try_parse().unwrap_or_else(|error| with_near_tips(error).exit()))
+}
+
+/// The error without tips that are no slip of what was written: `completions` for `policies`.
+fn with_near_tips(mut error: clap::Error) -> clap::Error {
+    for (wrong, tip) in [
+        (ContextKind::InvalidSubcommand, ContextKind::SuggestedSubcommand),
+        (ContextKind::InvalidArg, ContextKind::SuggestedArg),
+    ] {
+        let Some(ContextValue::String(given)) = error.get(wrong).cloned() else { continue };
+        let given = given.trim_start_matches('-').to_owned();
+        let reach = (given.chars().count() / 3).max(1);
+        let is_near = |text: &String| strsim::damerau_levenshtein(&given, text.trim_start_matches('-')) <= reach;
+        match error.remove(tip) {
+            Some(ContextValue::Strings(mut tips)) => {
+                tips.retain(is_near);
+                if !tips.is_empty() {
+                    error.insert(tip, ContextValue::Strings(tips));
+                }
+            }
+            Some(ContextValue::String(text)) if is_near(&text) => _ = error.insert(tip, ContextValue::String(text)),
+            _ => {}
+        }
+    }
+    error
 }
 
 /// Whether a command prints and ends. The others have connections, and go on if nobody reads what they print.

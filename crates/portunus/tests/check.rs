@@ -184,7 +184,7 @@ fn what_is_suggested_is_right_itself() {
         assert_eq!(written, ":80", "{suggested}");
     }
     let suggested = fix(&file(good, "/", ", host: other.example.com"));
-    assert_eq!(quoted(&suggested), "host: { set: other.example.com }");
+    assert_eq!(quoted(&suggested), "hosts: [other.example.com]");
     assert_eq!(check(&file(good, "/", &format!(", {}", quoted(&suggested)))).0, Some(0));
     let suggested = fix(&file(good, "/", ", response_headers: { X-A: b }"));
     assert_eq!(suggested, "write it under `set`: `set: { X-A: ... }`");
@@ -234,9 +234,9 @@ fn a_suggested_name_is_valid_yaml() {
         ("\\ta", false),
     ] {
         let suggested = fix(&file(&format!("host: \"{name}\"")));
-        let written = suggested
-            .strip_prefix("write `")
-            .and_then(|rest| rest.strip_suffix('`'))
+        let (_, written) = suggested
+            .strip_prefix("to match requests for this host, write `")
+            .and_then(|rest| rest.strip_suffix('`')?.split_once("`; to send it upstream, write `"))
             .unwrap_or_else(|| panic!("{name}: {suggested}"));
         let (status, _, err) = check(&file(written));
         // It means the name, which may be wrong itself.

@@ -16,6 +16,7 @@ mod acme;
 mod admin_descriptors;
 mod attacks;
 mod check;
+mod command_line;
 mod contract;
 mod contract_command;
 mod edge;
