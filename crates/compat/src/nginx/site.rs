@@ -239,7 +239,7 @@ impl<'d> Making<'d> {
                 (one.is_folder_of && made.forwards && !is_said_otherwise(&placed, one), &one.language)
             {
                 let to = Map::of([("to", Value::text(start.clone())), ("status", Value::plain(301))]);
-                let keys = Map::of([("redirect", to.into())]);
+                let keys = if made.is_internal { respond(404) } else { Map::of([("redirect", to.into())]) };
                 let path = start.trim_end_matches('/').to_owned();
                 folders.push(self.cell(Language::Exact(path), stages.to_vec(), keys));
             }
@@ -284,13 +284,17 @@ impl<'d> Making<'d> {
             let mut keys = respond(501);
             comments.push(self.report.left_out(&directive.place, &directive.shown(), &format!("{why}; answered 501")));
             keys.comment_first(&comments);
-            return Located { cells: vec![self.cell(placed.language.clone(), stages.to_vec(), keys)], forwards: false };
+            return Located {
+                cells: vec![self.cell(placed.language.clone(), stages.to_vec(), keys)],
+                ..Located::default()
+            };
         }
         // Who asks for it from outside gets nothing, before any rule.
         if placed.chain.iter().any(|outer| outer.inner().iter().any(|inner| inner.name == "internal")) {
             let mut keys = respond(404);
             keys.comment_first(&comments);
-            return Located { cells: vec![self.cell(placed.language.clone(), stages.to_vec(), keys)], forwards: false };
+            let cells = vec![self.cell(placed.language.clone(), stages.to_vec(), keys)];
+            return Located { cells, forwards: has_handler(directive), is_internal: true };
         }
         let extension = match &placed.language {
             Language::Exact(path) => path.rsplit_once('.').map(|(_, extension)| extension.to_owned()),
@@ -300,7 +304,7 @@ impl<'d> Making<'d> {
         // Methods that it takes meet what stands in it, and no rule of the location.
         self.limited_methods(&scope, directive, &values, &mut stages);
         let rules = self.rules(&scope, &mut values, (names, facts, extension), &mut comments);
-        let mut located = Located { cells: Vec::new(), forwards: has_handler(directive) };
+        let mut located = Located { forwards: has_handler(directive), ..Located::default() };
         let last = self.ruled(rules, (&scope, directive, &values), (&placed.language, &mut stages), &mut located);
         let mut last = match last {
             Some(last) => last,
@@ -605,6 +609,8 @@ struct Located {
     cells: Vec<Cell>,
     /// Whether it forwards, so that paths without the last slash are redirected.
     forwards: bool,
+    /// Nobody gets anything of it from outside, without the last slash either.
+    is_internal: bool,
 }
 
 fn has_handler(location: &Directive) -> bool {

@@ -110,6 +110,11 @@ const ROWS: &[Row] = &[
     // Folders, and queries of their own.
     ("location /x/ { proxy_pass http://@A@; } location /x { return 403; }", Exactly, &["GET /x", "GET /x/", "GET /xy"]),
     ("location /x/ { proxy_pass http://@A@; } location = /x { return 403; }", Exactly, &["GET /x", "GET /x/"]),
+    (
+        "location /x/ { internal; proxy_pass http://@A@; } location / { proxy_pass http://@B@; }",
+        Exactly,
+        &["GET /x", "GET /x/", "GET /xy"],
+    ),
     ("location = /x { proxy_pass http://@A@/y?own=1; }", Closed, &["GET /x", "GET /x?a=1"]),
     ("location /x { rewrite ^/x /y? break; proxy_pass http://@A@; }", Closed, &["GET /x?a=1"]),
     ("location /x { rewrite ^/x /y?own=1 break; proxy_pass http://@A@; }", Closed, &["GET /x?a=1"]),
