@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -261,7 +261,10 @@ fn a_unix_socket_is_the_owners_alone_and_goes_with_us() {
 fn only_a_dead_socket_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("admin.sock");
-    drop(UnixListener::bind(&path).unwrap());
+    // One that never listened: what listens may be a program's that another test starts, for as long as that has our descriptors.
+    let dead = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None).unwrap();
+    dead.bind(&socket2::SockAddr::unix(&path).unwrap()).unwrap();
+    drop(dead);
     assert!(path.exists(), "a socket outlives its process");
     let fixture = unix(&path).unwrap();
     let error = unix(&path).err().expect("the first one responses").to_string();
@@ -270,6 +273,7 @@ fn only_a_dead_socket_is_replaced() {
     assert_eq!(converse(UnixStream::connect(&path).unwrap(), request).status, 200, "and still does");
     fixture.handle.stop();
 
+    let path = folder.path().join("a-file");
     std::fs::write(&path, "precious").unwrap();
     let error = unix(&path).err().expect("a file is no socket").to_string();
     assert!(error.contains("something else than a socket"), "{error}");
