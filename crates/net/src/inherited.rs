@@ -93,6 +93,13 @@ impl Passed {
     pub fn new(kind: Kind, key: String, socket: Arc<OwnedFd>) -> Passed {
         Passed { kind, key, is_managed: false, file: None, socket, label: String::new() }
     }
+
+    /// Removes the file of a Unix socket that is ours to remove, unless somebody else has put another in its place.
+    pub fn unlink(&self) {
+        if let Some((path, device, number)) = &self.file {
+            SocketFile { path: path.clone(), identity: (*device, *number) }.unlink();
+        }
+    }
 }
 
 /// Sockets that were passed to this process and that no listener has taken yet.
@@ -165,9 +172,7 @@ impl Inherited {
 
     /// Removes the files of Unix sockets that a predecessor had and that are not configured any more.
     pub fn discard(self) {
-        for (path, device, number) in self.0.into_iter().filter_map(|passed| passed.file) {
-            SocketFile { path, identity: (device, number) }.unlink();
-        }
+        self.0.iter().for_each(Passed::unlink);
     }
 }
 

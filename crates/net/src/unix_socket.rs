@@ -35,7 +35,7 @@ pub fn bind(path: &Path, mode: u32, backlog: i32) -> io::Result<Socket> {
 }
 
 /// Whether somebody listens on the Unix socket at `path`. When in doubt, yes.
-pub fn is_answered(path: &Path) -> bool {
+fn is_answered(path: &Path) -> bool {
     let connect = || {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         // One that is too busy to answer must not hold us up.

@@ -22,7 +22,6 @@ pub use api::{Change, Operable, Rejection, View};
 pub use endpoints::PAGES;
 
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -231,12 +230,9 @@ impl AdminHandle {
         // The thread may have ended by itself; then there is nobody to tell.
         let _ = stop.send(());
         let _ = thread.join();
-        // Closed here, too, or we would be the ones who answer there.
-        let is_kept = self.passed.take().is_some_and(|passed| passed.is_managed) || self.is_kept;
-        if let Endpoint::Unix(path) = &self.address
-            && !is_kept
-        {
-            remove_socket(path);
+        // While it is open no other file can be taken for its own.
+        if let Some(passed) = self.passed.take().filter(|_| !self.is_kept) {
+            passed.unlink();
         }
     }
 }
@@ -244,13 +240,5 @@ impl AdminHandle {
 impl Drop for AdminHandle {
     fn drop(&mut self) {
         self.end();
-    }
-}
-
-/// Removes our socket, unless another process has put its own there and answers on it.
-fn remove_socket(path: &Path) {
-    if !net::unix_socket::is_answered(path) {
-        // Gone already is as good.
-        let _ = std::fs::remove_file(path);
     }
 }
