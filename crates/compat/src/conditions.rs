@@ -264,16 +264,19 @@ pub(crate) fn is_method(text: &str) -> bool {
         && !matches!(text, "CONNECT" | "TRACE" | "ALL" | "ANY")
 }
 
+/// Whether every host of a pattern is one of a wildcard or name.
+pub(crate) fn is_in(host: &str, pattern: &str) -> bool {
+    match pattern.strip_prefix("*.") {
+        None => host == pattern,
+        Some(parent) => {
+            let own = host.strip_prefix("*.").unwrap_or(host);
+            own.strip_suffix(parent).is_some_and(|labels| labels.ends_with('.')) || host == pattern
+        }
+    }
+}
+
 /// The names that both lists have, of which each may be `*.` and what stands behind.
 fn common_names(ones: &[String], others: &[String]) -> Vec<String> {
-    let is_in = |name: &str, wider: &str| {
-        let parent = wider.strip_prefix("*.");
-        name == wider
-            || parent.is_some_and(|parent| {
-                let own = name.strip_prefix("*.").unwrap_or(name);
-                own.strip_suffix(parent).is_some_and(|labels| labels.ends_with('.'))
-            })
-    };
     let both = ones.iter().flat_map(|one| others.iter().map(move |other| (one, other)));
     let mut out: Vec<String> = Vec::new();
     for (one, other) in both {

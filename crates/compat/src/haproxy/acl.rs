@@ -339,14 +339,3 @@ impl Reader<'_> {
         Ok(lines.take(MAX_VALUES + 1).map(str::to_owned).collect())
     }
 }
-
-/// Whether every host of a pattern is one of a wildcard or name.
-pub(crate) fn is_in(host: &str, pattern: &str) -> bool {
-    match pattern.strip_prefix("*.") {
-        None => host == pattern,
-        Some(parent) => {
-            let own = host.strip_prefix("*.").unwrap_or(host);
-            own.strip_suffix(parent).is_some_and(|labels| labels.ends_with('.')) || host == pattern
-        }
-    }
-}

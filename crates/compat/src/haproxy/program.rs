@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::Making;
-use super::acl::{Condition, Counted, Test, Truth, is_in};
+use super::acl::{Condition, Counted, Test, Truth};
 use super::region::{Meetings, Region};
 use super::rules::{Action, Edit, Message, Rule};
 use super::template::{self, Facts};
 use crate::addresses::is_authority;
 use crate::cells::Language;
-use crate::conditions::When;
+use crate::conditions::{When, is_in};
 use crate::header_fields::field_fits;
 use crate::native::{Map, Value};
 use crate::sites::{Cell, REST, Variant, respond, without_implied};

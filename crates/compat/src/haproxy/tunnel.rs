@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use ipnet::IpNet;
 
 use super::Making;
-use super::acl::{Counted, Test, Truth, is_in};
+use super::acl::{Counted, Test, Truth};
 use super::program::ends_nothing;
 use super::rules::{Action, CONTENT, Rule};
 use super::sections::{Kind, Proxy};
 use super::template::Facts;
 use crate::addresses::{self, lists};
-use crate::conditions::When;
+use crate::conditions::{When, is_in};
 use crate::migration::Place;
 use crate::native::{Map, Value, duration};
 

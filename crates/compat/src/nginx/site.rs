@@ -19,7 +19,7 @@ use crate::draft::Draft;
 use crate::expressions::literal;
 use crate::migration::{Files, Report};
 use crate::native::{Map, Value, bytes, duration};
-use crate::sites::{Cell, REST, Variant, respond, routes};
+use crate::sites::{Cell, REST, Variant, respond, routes, without_implied};
 
 /// What an import is made with, and where it is.
 pub(crate) struct Making<'d> {
@@ -207,7 +207,7 @@ impl<'d> Making<'d> {
 
     /// A cell with stages before what is done at last.
     fn cell(&self, language: Language, stages: Vec<(Whom, Map)>, last: Map) -> Cell {
-        let mut built = Stages { variants: of_head(&stages, &last), ..Stages::default() };
+        let mut built = Stages::default();
         for (whom, keys) in stages {
             built.add(whom, keys);
         }
@@ -569,36 +569,6 @@ fn is_said_otherwise(placed: &[Placed<'_>], folder: &Placed<'_>) -> bool {
     })
 }
 
-/// What is done with HEAD, where a stage is for GET alone: routes for GET take HEAD, too, unless it has its own. None if no stage is so.
-fn of_head(stages: &[(Whom, Map)], last: &Map) -> Vec<Variant> {
-    let has = |methods: &[String], method: &str| methods.iter().any(|one| one == method);
-    let is_of_get = |whom: &Whom| match whom {
-        Whom::Like(when) => has(&when.methods, "GET") && !has(&when.methods, "HEAD"),
-        _ => false,
-    };
-    let mut out = Vec::new();
-    if !stages.iter().any(|(whom, _)| is_of_get(whom)) {
-        return out;
-    }
-    let head = When::methods(&["HEAD"]);
-    for (whom, keys) in stages {
-        match whom {
-            Whom::Like(when) => {
-                if let Ok(Some(when)) = when.and(&head) {
-                    out.push(Variant { when, keys: keys.clone() });
-                }
-            }
-            Whom::NotMethods(listed) if !has(listed, "HEAD") => {
-                out.push(Variant { when: head, keys: keys.clone() });
-                return out;
-            }
-            Whom::NotMethods(_) | Whom::All | Whom::Hosts(_) | Whom::Paths(_) => {}
-        }
-    }
-    out.push(Variant { when: head, keys: last.clone() });
-    out
-}
-
 /// The largest body natively: 0 is none there.
 pub(crate) fn native_body(size: u64) -> u64 {
     if size == 0 { 1 << 40 } else { size.min(1 << 40) }
@@ -664,15 +634,22 @@ impl Stages {
 
     fn finish(mut self, last: Map) -> Vec<Variant> {
         let come = self.methods.unwrap_or_default();
+        let mut out = Vec::new();
         match self.others {
-            None => self.variants.push(Variant { when: When::default(), keys: last }),
+            None => out.push(Variant { when: When::default(), keys: last }),
             Some(others) => {
                 if !come.is_empty() {
-                    self.variants.push(Variant { when: When::of_methods(come), keys: last });
+                    out.push(Variant { when: When::of_methods(come), keys: last });
                 }
-                self.variants.push(Variant { when: When::default(), keys: others });
+                out.push(Variant { when: When::default(), keys: others });
             }
         }
-        self.variants
+        while let Some(variant) = self.variants.pop() {
+            let mut all = without_implied(&variant.when, &out);
+            all.push(variant);
+            all.append(&mut out);
+            out = all;
+        }
+        out
     }
 }

@@ -2,21 +2,11 @@
 //!
 //! Each row is a frontend of its own; all run in one HAProxy and one Portunus. Whatever is not the same must be a finding, and must let nothing in.
 
-use super::beside::{Beside, Outcome, Program};
+use super::beside::Program;
+use super::guards::Carried::{Closed, Exactly};
+use super::guards::{Row, compare, findings};
 
-/// What the import makes of a row.
-#[derive(Clone, Copy, PartialEq)]
-enum Carried {
-    /// Each request comes to the same.
-    Exactly,
-    /// Whoever is kept out there is kept out here.
-    Closed,
-}
-use Carried::{Closed, Exactly};
-
-/// Rules of a frontend whose default is the backend `aa`, how they are carried, and requests: fields behind a method and a path.
-type Row = (&'static str, Carried, &'static [&'static str]);
-
+/// Rules of frontends whose default is the backend `aa`.
 const HTTP: &[Row] = &[
     // A condition on the client does not go before an earlier one on a field.
     (
@@ -233,76 +223,28 @@ defaults
     timeout server 30s
 ";
 
-/// The request of a row's text, and how often it is sent: `GET / X: a|Y: b`, `GET /6` six times.
-fn request(text: &str) -> (String, usize) {
-    let mut words = text.splitn(3, ' ');
-    let (method, path) = (words.next().unwrap(), words.next().unwrap());
-    let mut fields = words.next().unwrap_or_default().split('|').filter(|field| !field.is_empty()).peekable();
-    let host = if fields.peek().is_some_and(|field| field.starts_with("Host: ")) { "" } else { "\nHost: a.test" };
-    let fields: String = fields.map(|field| format!("\n{field}")).collect();
-    (format!("{method} {path} HTTP/1.1{host}{fields}"), if path.ends_with("/6") { 6 } else { 1 })
-}
-
-fn is_kept_out(outcome: &Outcome) -> bool {
-    outcome.seen.is_none() && (outcome.status == 0 || outcome.status >= 400)
-}
-
-fn compare(rows: &[Row], kind: &str, mode: &str, default: &str) {
-    let names: Vec<String> = (0..rows.len()).map(|at| format!("{kind}{at}x")).collect();
-    let mut text = DEFAULTS.to_owned();
-    for ((rules, ..), name) in rows.iter().zip(&names) {
+fn beside(rows: &[Row], mode: &str, default: &str) {
+    let place = |rules: &str, name: &str| {
         let rules = rules.replace('\n', "\n    ");
-        text += &format!(
-            "frontend {name}\n    mode {mode}\n    bind @{name}@\n    {rules}\n    default_backend {default}\n"
-        );
-    }
-    text += BACKENDS;
-    let listeners: Vec<&str> = names.iter().map(String::as_str).collect();
-    let both = Beside::start(&Program::Haproxy, &text, &listeners);
-    let mut problems = Vec::new();
-    for ((rules, carried, requests), name) in rows.iter().zip(&names) {
-        for text in *requests {
-            let (request, times) = request(text);
-            let [theirs, ours] = (0..times).map(|_| both.ask(name, &request)).next_back().unwrap();
-            let is_right = match carried {
-                Exactly => theirs == ours,
-                Closed => theirs == ours || is_kept_out(&ours),
-            };
-            if !is_right || (is_kept_out(&theirs) && !is_kept_out(&ours)) {
-                problems.push(format!("{rules}\n{text}\n  theirs {theirs:?}\n  ours   {ours:?}"));
-            }
-        }
-    }
-    assert!(problems.is_empty(), "{}\n\n{}", problems.join("\n\n"), both.yaml());
-    assert_eq!(both.printed.status.code(), Some(1));
+        format!("frontend {name}\n    mode {mode}\n    bind @{name}@\n    {rules}\n    default_backend {default}\n")
+    };
+    compare(&Program::Haproxy, rows, place, (DEFAULTS, BACKENDS));
 }
 
 #[test]
 fn what_requests_are_rejected_for() {
-    compare(HTTP, "h", "http", "aa");
+    beside(HTTP, "http", "aa");
 }
 
 #[test]
 fn what_connections_are_rejected_for() {
-    compare(TCP, "t", "tcp", "ta");
+    beside(TCP, "tcp", "ta");
 }
 
-/// Without a finding each word was carried exactly; with one the import ends with 1.
 #[test]
 fn what_is_closed_is_a_finding() {
-    for (rules, carried, _) in HTTP {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("haproxy.cfg");
+    findings("haproxy", HTTP, |rules| {
         let rules = rules.replace('\n', "\n    ");
-        let text = format!(
-            "{DEFAULTS}frontend f\n    bind 127.0.0.1:8080\n    {rules}\n    default_backend aa\n{}",
-            BACKENDS.replace("@A@", "127.0.0.1:1").replace("@B@", "127.0.0.1:2").replace("@C@", "127.0.0.1:3")
-        );
-        std::fs::write(&file, text).unwrap();
-        let printed = super::beside::import("haproxy", &file);
-        let yaml = String::from_utf8(printed.stdout).unwrap();
-        let is_closed = yaml.contains("status: 501") || yaml.contains("left out:");
-        assert_eq!(printed.status.code() == Some(1), is_closed, "{rules}\n{yaml}");
-        assert!(*carried == Closed || printed.status.code() == Some(0), "{rules}\n{yaml}");
-    }
+        format!("{DEFAULTS}frontend f\n    bind 127.0.0.1:8080\n    {rules}\n    default_backend aa\n{BACKENDS}")
+    });
 }

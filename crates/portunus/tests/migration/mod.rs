@@ -4,6 +4,7 @@
 
 mod beside;
 mod distribution;
+mod guards;
 mod haproxy;
 mod haproxy_guards;
 mod ingress;

@@ -2,21 +2,11 @@
 //!
 //! Each row is a server of its own; all run in one nginx and one Portunus. Whatever is not the same must be a finding, and must let nothing in.
 
-use super::beside::{Beside, Outcome, Program};
+use super::beside::{Beside, Program};
+use super::guards::Carried::{Closed, Exactly};
+use super::guards::{Row, compare, findings};
 
-/// What the import makes of a row.
-#[derive(Clone, Copy, PartialEq)]
-enum Carried {
-    /// Each request comes to the same.
-    Exactly,
-    /// Whoever is kept out there is kept out here.
-    Closed,
-}
-use Carried::{Closed, Exactly};
-
-/// Directives of a server, how they are carried, and requests: fields behind a method and a path.
-type Row = (&'static str, Carried, &'static [&'static str]);
-
+/// Directives of servers.
 const ROWS: &[Row] = &[
     // Rules behind a handler are asked, too.
     (
@@ -132,43 +122,10 @@ const METHODS: &[&str] = &["GET /", "HEAD /", "POST /", "PUT /", "OPTIONS /"];
 
 const MAPS: &str = "map $http_x $http_x_mapped { default 0; 1 1; } map $http_x $arg_mapped { default 0; 1 1; }";
 
-/// The request of a row's text: `GET / X: a|Y: b`.
-fn request(text: &str) -> String {
-    let mut words = text.splitn(3, ' ');
-    let (method, path) = (words.next().unwrap(), words.next().unwrap());
-    let fields = words.next().unwrap_or_default().split('|').filter(|field| !field.is_empty());
-    let fields: String = fields.map(|field| format!("\n{field}")).collect();
-    format!("{method} {path} HTTP/1.1\nHost: a.test{fields}")
-}
-
-fn is_kept_out(outcome: &Outcome) -> bool {
-    outcome.status == 0 || outcome.status >= 400
-}
-
 #[test]
 fn what_is_rejected_there_is_rejected_here() {
-    let names: Vec<String> = (0..ROWS.len()).map(|at| format!("w{at}x")).collect();
-    let mut text = MAPS.to_owned();
-    for ((server, ..), name) in ROWS.iter().zip(&names) {
-        text += &format!("server {{ listen @{name}@; server_name a.test; {server} }}\n");
-    }
-    let listeners: Vec<&str> = names.iter().map(String::as_str).collect();
-    let both = Beside::start(&Program::Nginx, &text, &listeners);
-    let mut problems = Vec::new();
-    for ((server, carried, requests), name) in ROWS.iter().zip(&names) {
-        for text in *requests {
-            let [theirs, ours] = both.ask(name, &request(text));
-            let is_right = match carried {
-                Exactly => theirs == ours,
-                Closed => theirs == ours || is_kept_out(&ours),
-            };
-            if !is_right || (is_kept_out(&theirs) && !is_kept_out(&ours)) {
-                problems.push(format!("{server}\n{text}\n  theirs {theirs:?}\n  ours   {ours:?}"));
-            }
-        }
-    }
-    assert!(problems.is_empty(), "{}\n\n{}", problems.join("\n\n"), both.yaml());
-    assert_eq!(both.printed.status.code(), Some(1));
+    let place = |server: &str, name: &str| format!("server {{ listen @{name}@; server_name a.test; {server} }}\n");
+    compare(&Program::Nginx, ROWS, place, (MAPS, ""));
 }
 
 /// A default server's rule for a name does not take requests of the server that has it.
@@ -186,20 +143,7 @@ fn names_stay_with_their_server() {
     }
 }
 
-/// Findings and closed places go together: without one, each word was carried exactly.
 #[test]
 fn what_is_closed_is_a_finding() {
-    for (server, carried, _) in ROWS {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("nginx.conf");
-        let server = ["@A@", "@B@", "@C@"]
-            .iter()
-            .zip(1..)
-            .fold((*server).to_owned(), |text, (name, port)| text.replace(name, &format!("127.0.0.1:{port}")));
-        std::fs::write(&file, format!("events {{}} http {{ server {{ listen 127.0.0.1:8080; {server} }} }}")).unwrap();
-        let printed = super::beside::import("nginx", &file);
-        let yaml = String::from_utf8(printed.stdout).unwrap();
-        assert_eq!(printed.status.code() == Some(1), yaml.contains("left out:"), "{server}\n{yaml}");
-        assert!(*carried == Closed || printed.status.code() == Some(0), "{server}\n{yaml}");
-    }
+    findings("nginx", ROWS, |server| format!("events {{}} http {{ server {{ listen 127.0.0.1:8080; {server} }} }}"));
 }
