@@ -15,8 +15,8 @@ use super::placeholders::Claims;
 use super::routes::method;
 use super::{Build, Fault, address, headers, names_in, read};
 use crate::model::{
-    BasicRule, Conditions, Cors, ForwardAuth, HostPattern, Maintenance, Networks, OriginPattern, PolicyConfig,
-    PolicyMode, TokenRule,
+    BasicRule, Conditions, Cors, ForwardAuth, HostPattern, HostRewrite, Maintenance, Networks, OriginPattern,
+    PolicyConfig, PolicyMode, TokenRule,
 };
 use crate::problem::{Span, shown};
 use crate::table::setting;
@@ -204,12 +204,21 @@ impl Build<'_> {
     }
 
     fn forward_auth(&mut self, node: &Node, upstreams: &BTreeMap<&str, Span>) -> Option<ForwardAuth> {
+        let upstream = self.name_of(node.get("upstream")?, "upstream", upstreams)?;
+        let path = self.parsed(node, "path", question_path)?;
+        let host = match self.parsed(node, "host", headers::field_value) {
+            None => HostRewrite::Upstream,
+            Some(host) if host == "{host}" => HostRewrite::Keep,
+            Some(host) => HostRewrite::Fixed(host),
+        };
+        let send = self.parsed_list(node, "send", |text| headers::field_name(text).and_then(question_field));
         Some(ForwardAuth {
-            upstream: self.name_of(node.get("upstream")?, "upstream", upstreams)?,
-            path: self.parsed(node, "path", question_path)?,
+            upstream,
+            path,
             append_path: setting(node, "append_path"),
-            host: self.parsed(node, "host", headers::field_value),
-            send: self.parsed_list(node, "send", |text| headers::field_name(text).and_then(question_field)),
+            host,
+            sends_all: send.iter().any(|name| name == "*"),
+            send,
             copy: self.parsed_list(node, "copy", |text| headers::field_name(text).and_then(subject_field)),
             set_cookies: setting(node, "set_cookies"),
             timeout: setting(node, "timeout"),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use wire::http::Method;
 
-use super::{Conditions, Origins, Secret, UpstreamConfig};
+use super::{Conditions, HostRewrite, Origins, Secret, UpstreamConfig};
 
 pub use crate::shape::surface::{CertificateKey, PolicyMode, RateScope, RateStoreOptions};
 
@@ -117,10 +117,12 @@ pub struct ForwardAuth {
     pub path: String,
     /// Whether method, path and query of the request are those of the question.
     pub append_path: bool,
-    /// The Host to send; none: the server's.
-    pub host: Option<String>,
+    /// The Host to send.
+    pub host: HostRewrite,
     /// Fields (lower case) of the request that it gets.
     pub send: Vec<String>,
+    /// It gets all of them that are the client's own to send.
+    pub sends_all: bool,
     /// Fields (lower case) of its response that the request gets.
     pub copy: Vec<String>,
     /// Whether the client gets the cookies that such a response sets.

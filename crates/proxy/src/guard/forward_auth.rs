@@ -20,7 +20,7 @@ use wire::short_text::ShortText;
 
 use crate::auth::Subject;
 use crate::message::context::Context;
-use crate::message::forwarding::is_reported_secure;
+use crate::message::forwarding::{self, is_reported_secure};
 use crate::message::rejection::{Rejection, Relayed};
 use crate::own_request::{Answered, Failed, exchange};
 use crate::upstream::{Group, Server, Target, Wish, connect};
@@ -271,11 +271,7 @@ fn request(rule: &ForwardAuth, head: &RequestHead, context: Context<'_>, method:
     url.extend_from_slice(&head.target);
     // The name of a Unix socket is no host.
     let server = if server.contains(&b'/') { b"localhost" } else { server };
-    let host = match rule.host.as_deref() {
-        Some("{host}") => head.authority.as_slice(),
-        Some(host) => host.as_bytes(),
-        None => server,
-    };
+    let host = forwarding::host(&rule.host, head, server);
     let mut put = |name: &[u8], value: &[u8]| write_field(name, value, &mut out);
     put(b"Host", host);
     put(b"X-Forwarded-Method", head.method.as_str().as_bytes());
@@ -289,10 +285,12 @@ fn request(rule: &ForwardAuth, head: &RequestHead, context: Context<'_>, method:
         put(b"X-Forwarded-For", client.as_bytes());
         put(b"X-Real-IP", client.as_bytes());
     }
-    let sends_all = rule.send.iter().any(|sent| sent == "*");
     for (name, value) in head.fields.iter() {
-        let is_named = || rule.send.iter().any(|sent| name.eq_ignore_ascii_case(sent.as_bytes()));
-        if (sends_all && is_own_of_client(name)) || (!sends_all && is_named()) {
+        let is_sent = match rule.sends_all {
+            true => is_own_of_client(name),
+            false => rule.send.iter().any(|sent| name.eq_ignore_ascii_case(sent.as_bytes())),
+        };
+        if is_sent {
             put(name, value);
         }
     }
@@ -306,6 +304,8 @@ fn request(rule: &ForwardAuth, head: &RequestHead, context: Context<'_>, method:
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use config::HostRewrite;
 
     use super::*;
 
@@ -328,8 +328,9 @@ mod tests {
                 upstream: String::new(),
                 path: path.to_owned(),
                 append_path: true,
-                host: None,
+                host: HostRewrite::Upstream,
                 send: Vec::new(),
+                sends_all: false,
                 copy: Vec::new(),
                 set_cookies: false,
                 timeout: Duration::ZERO,
