@@ -40,6 +40,30 @@ struct Complete<'s> {
     held: usize,
 }
 
+/// Readings of one text that were tried: the first that satisfies its schema counts, and if none does, what is wrong with the first.
+#[derive(Default)]
+struct Tried {
+    first: Option<Findings>,
+}
+
+impl Tried {
+    /// Whether a reading satisfies, by how it was validated and what was found; then what is to be noted of it is.
+    fn satisfies(&mut self, validated: Result<(), Violation>, mut found: Findings, findings: &mut Findings) -> bool {
+        let _ = validated.or_else(|violation| found.add(violation));
+        let is_right = found.is_empty();
+        match is_right {
+            true => _ = findings.take(found),
+            false => _ = self.first.get_or_insert(found),
+        }
+        is_right
+    }
+
+    /// None does. What is full stays full, and says so by itself.
+    fn report(self, findings: &mut Findings) {
+        let _ = self.first.map_or(Ok(()), |first| findings.take(first));
+    }
+}
+
 impl Complete<'_> {
     async fn validate(&mut self, body: &[u8], findings: &mut Findings, turn: &Turn) -> Result<(), Violation> {
         let Ok(text) = std::str::from_utf8(body) else {
@@ -81,23 +105,20 @@ impl Complete<'_> {
         findings: &mut Findings,
         turn: &Turn,
     ) -> Result<(), Violation> {
-        let mut first: Option<Findings> = None;
+        let mut tried = Tried::default();
         for reading in [Reading::Typed, Reading::Strings] {
             self.rooms.json.clear();
             let has_choice = push_scalar(body, types, reading, &mut self.rooms.json);
             let mut found = findings.fresh();
             let validated = self.json(schema, true, &mut found, turn).await;
-            let _ = validated.or_else(|violation| found.add(violation));
-            if found.is_empty() {
-                let _ = findings.take(found);
+            if tried.satisfies(validated, found, findings) {
                 return Ok(());
             }
-            first.get_or_insert(found);
             if !has_choice {
                 break;
             }
         }
-        let _ = first.map_or(Ok(()), |first| findings.take(first));
+        tried.report(findings);
         Ok(())
     }
 
@@ -117,7 +138,7 @@ impl Complete<'_> {
         let Content::Xml { schema, shape, root, .. } = self.content else { return Ok(()) };
         let text = xml::line_ends(text);
         let tree = xml::parse(&text, self.xml_bounds(), turn).await.map_err(of_xml)?;
-        let mut first: Option<Findings> = None;
+        let mut tried = Tried::default();
         for attempt in Attempt::ALL {
             let mut composer = Composer::new(self.contract, &tree, attempt, self.rooms);
             let composed = composer.compose(*shape, root, text.len(), turn).await;
@@ -127,18 +148,14 @@ impl Complete<'_> {
                 Ok(()) => self.json(*schema, true, &mut found, turn).await,
                 Err(unread) => Err(of_unread(unread)),
             };
-            let _ = validated.or_else(|violation| found.add(violation));
-            if found.is_empty() {
-                let _ = findings.take(found);
+            if tried.satisfies(validated, found, findings) {
                 return Ok(());
             }
-            first.get_or_insert(found);
             if !has_choice {
                 break;
             }
         }
-        // What is full stays full, and says so by itself.
-        let _ = first.map_or(Ok(()), |first| findings.take(first));
+        tried.report(findings);
         Ok(())
     }
 

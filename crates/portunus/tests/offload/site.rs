@@ -54,7 +54,11 @@ impl Duplex for UnixStream {
 
 /// A raw TCP upstream: its address, and each connection as it comes.
 pub fn tcp_upstream() -> (SocketAddr, Receiver<TcpStream>) {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    connections_of(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap())
+}
+
+/// The address of a listener, and each connection as it comes.
+pub fn connections_of(listener: TcpListener) -> (SocketAddr, Receiver<TcpStream>) {
     let address = listener.local_addr().unwrap();
     let (sender, receiver) = channel();
     std::thread::spawn(move || {

@@ -5,11 +5,11 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::Receiver;
 
 use socket2::{Domain, SockRef, Socket, Type};
 
-use super::site::{folder, next, noise, tls_upstream, yaml};
+use super::site::{connections_of, folder, next, noise, tls_upstream, yaml};
 use crate::harness::frames::{DATA, Frames, RST_STREAM};
 use crate::harness::secure::Secure;
 use crate::harness::websocket::accept;
@@ -55,18 +55,7 @@ fn connect_small(address: SocketAddr) -> TcpStream {
 fn small_upstream() -> (SocketAddr, Receiver<TcpStream>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     SockRef::from(&listener).set_recv_buffer_size(STEP).unwrap();
-    let address = listener.local_addr().unwrap();
-    let (sender, receiver) = channel();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let stream = stream.unwrap();
-            stream.set_read_timeout(Some(PATIENCE)).unwrap();
-            if sender.send(stream).is_err() {
-                return;
-            }
-        }
-    });
-    (address, receiver)
+    connections_of(listener)
 }
 
 /// Ends without close_notify, and stays until the other side has gone: a reset would be another thing.
