@@ -34,6 +34,7 @@ mod tls_resumption;
 mod top;
 mod upgrade;
 mod upgrade_container;
+mod upgrade_state;
 
 use std::net::SocketAddr;
 
