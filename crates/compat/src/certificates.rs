@@ -2,23 +2,40 @@
 
 use std::path::{Path, PathBuf};
 
-use keystore::{Location, Store, names, pem};
+use keystore::{names, pem};
 use tls::crypto::Certificate;
 
 use super::Front;
-use super::migration::{Files, Place, Problem, Report, absolute, finish, name_of, rejected};
+use super::files::Files;
+use super::migration::{Place, Problem, Report, absolute, finish, name_of, rejected};
 use super::native::{Map, Value};
 
-/// A certificate with its key.
+/// A certificate with its key, or a folder of them that is not here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pair {
     pub(crate) certificate: PathBuf,
     /// None if it is in the same file.
     pub(crate) key: Option<PathBuf>,
     pub(crate) place: Place,
+    /// Whether `certificate` is the folder.
+    is_folder: bool,
 }
 
 impl Pair {
+    pub(crate) fn new(certificate: PathBuf, key: Option<PathBuf>, place: &Place) -> Pair {
+        Pair { certificate, key, place: place.clone(), is_folder: false }
+    }
+
+    /// Those of a folder whose files are not known.
+    pub(crate) fn folder(folder: PathBuf, place: &Place) -> Pair {
+        Pair { is_folder: true, ..Pair::new(folder, None, place) }
+    }
+
+    /// The folders that its files are in.
+    fn folders(&self) -> impl Iterator<Item = &Path> {
+        self.files().filter_map(|file| if self.is_folder { Some(file) } else { file.parent() })
+    }
+
     fn files(&self) -> impl Iterator<Item = &Path> {
         [Some(self.certificate.as_path()), self.key.as_deref()].into_iter().flatten()
     }
@@ -34,20 +51,17 @@ pub(crate) struct Links {
 }
 
 /// Where a folder is expected that nobody has made yet.
-const EXPECTED: &str = "/etc/portunus/keys";
+pub(crate) const EXPECTED: &str = "/etc/portunus/keys";
 
-/// That certificates are named, and their files are there.
-///
-/// # Errors
-/// None is named, or files are known to be missing: which.
-pub(crate) fn require(pairs: &[Pair], files: &Files) -> Result<(), String> {
-    match pairs {
-        [] => Err("no certificate is named".to_owned()),
-        pairs => files.require(pairs.iter().flat_map(Pair::files)),
-    }
-}
+/// Folders that hold everything, so that none is a keystore for having certificates in two of its folders.
+const OF_ALL: [&str; 6] = ["/", "/etc", "/home", "/root", "/usr", "/var"];
 
-/// The keystore with these certificates, of which the first is for clients that ask for no name, or for `default` if it has that.
+/// Folders in which distributions keep the certificates of authorities: none is a keystore.
+const OF_AUTHORITIES: [&str; 6] =
+    ["/etc/ssl", "/etc/ssl/certs", "/etc/pki", "/etc/pki/tls", "/etc/pki/tls/certs", "/usr/share/ca-certificates"];
+
+/// The keystore with these certificates, of which the first is for clients that ask for no name, or for `default` if it has that. Files that are not here are
+/// noted.
 pub(crate) fn keystore(
     pairs: &[Pair],
     default: Option<&str>,
@@ -56,18 +70,24 @@ pub(crate) fn keystore(
     report: &Report,
 ) -> Map {
     let mut map = Map::default();
+    let named = pairs.iter().filter(|pair| pair.certificate != Path::new(EXPECTED));
+    named.for_each(|pair| report.expect(files, pair.files(), &pair.place));
     let name =
         pairs.first().and_then(|pair| served_name(&pair.certificate, default, files)).or(default.map(str::to_owned));
     let wanted = linked(pairs);
     let folder = match (&links.folder, common_folder(pairs)) {
         (Some(folder), _) => {
             let folder = folder.clone();
+            for pair in pairs.iter().filter(|pair| pair.is_folder) {
+                let why = format!("its files are not here to be linked; link them in {}", folder.display());
+                map.comment(report.left_out(&pair.place, &pair.certificate.display().to_string(), &why));
+            }
             links.links.extend(wanted.into_iter().map(|(file, link)| (file, folder.join(link))));
             links.links.sort();
             links.links.dedup();
             absolute(&folder)
         }
-        (None, Some(folder)) if is_usable(&folder, files) => absolute(&folder),
+        (None, Some(folder)) if is_usable(&folder, pairs, files) => absolute(&folder),
         (None, _) => {
             let place = pairs.first().map(|pair| pair.place.clone());
             let why =
@@ -90,25 +110,22 @@ pub(crate) fn keystore(
 
 /// The folder that holds all files, in it or one below, and no other kinds of files that would be in the way.
 fn common_folder(pairs: &[Pair]) -> Option<PathBuf> {
-    let folders: Vec<&Path> = pairs.iter().flat_map(Pair::files).filter_map(Path::parent).collect();
+    let folders: Vec<&Path> = pairs.iter().flat_map(Pair::folders).collect();
     let first = folders.first()?;
     if folders.iter().all(|folder| folder == first) {
         return Some(first.to_path_buf());
     }
-    let above = first.parent()?;
+    let above = first.parent().filter(|above| !OF_ALL.iter().any(|of| Path::new(of) == *above));
     let is_in =
         |candidate: &Path| folders.iter().all(|folder| *folder == candidate || folder.parent() == Some(candidate));
-    [*first, above].into_iter().find(|candidate| is_in(candidate)).map(Path::to_path_buf)
+    [Some(*first), above].into_iter().flatten().find(|candidate| is_in(candidate)).map(Path::to_path_buf)
 }
 
-/// Whether a folder can be served as it is. What may not be read now may be readable for whoever serves.
-fn is_usable(folder: &Path, files: &Files) -> bool {
-    if !files.are_known() {
-        return true;
-    }
-    match Store::load(&Location::PemFolder(folder.to_owned()), None, None) {
-        Ok(_) => true,
-        Err(error) => error.problems.iter().all(|problem| problem.contains("make it readable")) && folder.is_dir(),
+/// Whether a folder can be served as it is. Of one that is not here nothing speaks against it but its name.
+fn is_usable(folder: &Path, pairs: &[Pair], files: &Files) -> bool {
+    match pairs.iter().flat_map(Pair::files).any(|file| files.exists(file)) {
+        true => files.is_keystore(folder),
+        false => !OF_AUTHORITIES.iter().any(|of| Path::new(of) == folder),
     }
 }
 
@@ -116,7 +133,7 @@ fn is_usable(folder: &Path, files: &Files) -> bool {
 fn linked(pairs: &[Pair]) -> Vec<(PathBuf, PathBuf)> {
     let mut out: Vec<(PathBuf, PathBuf)> = Vec::new();
     let mut taken: Vec<String> = Vec::new();
-    for pair in pairs {
+    for pair in pairs.iter().filter(|pair| !pair.is_folder) {
         if out.iter().any(|(file, _)| *file == pair.certificate) {
             continue;
         }
@@ -221,7 +238,7 @@ mod tests {
 
     fn pair(certificate: &str, key: &str) -> Pair {
         let place = Place { file: Rc::from("x"), line: 1 };
-        Pair { certificate: certificate.into(), key: (!key.is_empty()).then(|| key.into()), place }
+        Pair::new(certificate.into(), (!key.is_empty()).then(|| key.into()), &place)
     }
 
     #[test]
@@ -234,6 +251,8 @@ mod tests {
             ),
             (vec![pair("/e/certs/x.pem", "/e/private/x.key")], Some("/e")),
             (vec![pair("/a/x.pem", ""), pair("/b/c/y.pem", "")], None),
+            (vec![pair("/certs/x.pem", "/keys/x.key")], None),
+            (vec![pair("/etc/a/x.pem", "/etc/b/x.key")], None),
             (vec![pair("/a/x.pem", ""), pair("/a/b/y.pem", "")], Some("/a")),
         ] {
             assert_eq!(common_folder(&pairs), expected.map(PathBuf::from));

@@ -31,7 +31,8 @@ use crate::cells::{Language, Unplanned};
 use crate::certificates::{self, Links};
 use crate::conditions::is_in;
 use crate::draft::Draft;
-use crate::migration::{self, Files, Given, Place, Problem, Report};
+use crate::files::Files;
+use crate::migration::{self, Given, Place, Problem, Report};
 use crate::native::{Map, Value, bytes, duration};
 use crate::sites::{Sites, respond, routes};
 use acl::{About, Condition, Counted, Reader, Test};
@@ -45,10 +46,12 @@ use written::Written;
 
 /// What `--help` prints.
 const USAGE: &str = "\
-Usage: portunus import haproxy [--keys FOLDER] [--files FOLDER] FILE
+Usage: portunus import haproxy [--keys FOLDER] [--files FOLDER] [--files-from FOLDER] FILE...
 
-Prints the native configuration for FILE (haproxy.cfg; `-` is standard input). Variables of the environment that it names must be set.
+Prints the native configuration for FILE (haproxy.cfg; `-` is standard input; several are read one after the other, as HAProxy reads them). Variables of the
+environment that it names must be set.
 
+  --files-from FOLDER  look for FILE and what it names in FOLDER, which holds a copy of the other machine's files (/etc/x is FOLDER/etc/x)
   --keys FOLDER   make FOLDER with links to the certificates that FILE names, and serve it
   --files FOLDER  write into FOLDER what is a file natively and is not there: users with hashes of their passwords, pages for errors
 
@@ -70,14 +73,15 @@ pub fn import(words: &[OsString]) -> Front {
         Ok(found) => found,
         Err(problem) => return migration::rejected(&format!("{problem}\n{USAGE}")),
     };
-    let Given { path, text, files, keys } = match Given::read(&words, USAGE) {
+    let Given { path, text, more, files, keys } = match Given::read(&words, USAGE) {
         Ok(given) => given,
         Err(ended) => return ended,
     };
     let links = Links { folder: keys, links: Vec::new() };
     let report = Report::default();
     let environment = |name: &str| std::env::var(name).ok();
-    let made = translate(files, (&path, &text), (links, Written::into(folder)), &report, &environment);
+    let texts: Vec<(PathBuf, String)> = std::iter::once((path.clone(), text)).chain(more).collect();
+    let made = translate(files, &texts, (links, Written::into(folder)), &report, &environment);
     let made = made.and_then(|(root, links, written)| match written.write() {
         Ok(()) => Ok((root, links)),
         Err(why) => Err(Problem::new(&Place { file: path.display().to_string().into(), line: 1 }, why)),
@@ -93,7 +97,8 @@ pub fn of_text(text: &str) -> Result<Result<String, Vec<String>>, String> {
     let path = Path::new("haproxy.cfg");
     let report = Report::default();
     let nothing = (Links::default(), Written::default());
-    let made = translate(Files::given(BTreeMap::new()), (path, text), nothing, &report, &|_| None);
+    let texts = [(path.to_owned(), text.to_owned())];
+    let made = translate(Files::given(BTreeMap::new()), &texts, nothing, &report, &|_| None);
     let (root, ..) = made.map_err(|problem| problem.to_string())?;
     let text = migration::served(root, &report).write();
     Ok(migration::accepted(&text).map(|()| text))
@@ -128,13 +133,17 @@ pub(crate) struct Making<'d> {
 /// The whole of it.
 fn translate(
     mut files: Files,
-    (path, text): (&Path, &str),
+    texts: &[(PathBuf, String)],
     (links, written): (Links, Written),
     report: &Report,
     environment: &dyn Fn(&str) -> Option<String>,
 ) -> Result<(Map, Links, Written), Problem> {
+    let mut sections = Vec::new();
+    for (path, text) in texts {
+        sections.extend(syntax::read(&path.display().to_string(), text, environment)?);
+    }
+    let path = texts.first().map_or(Path::new(""), |(path, _)| path.as_path());
     let name = path.display().to_string();
-    let sections = syntax::read(&name, text, environment)?;
     let proxies: Vec<Proxy> = proxies(&sections)?;
     let global = Global::of(&sections);
     let root = path.parent().unwrap_or(Path::new("")).to_owned();
@@ -172,16 +181,7 @@ fn translate(
         return Err(Problem::new(&place, "no frontend of it can be carried"));
     }
     making.forwarded_for();
-    Ok((with_all_said(making.draft.into_map(), report), making.links, making.written))
-}
-
-/// What is left out stands in a comment, also if the route that it concerned is gone.
-fn with_all_said(mut root: Map, report: &Report) -> Map {
-    let text = root.write();
-    for finding in report.all_left_out().iter().filter(|finding| !text.contains(finding.as_str())) {
-        root.comment(format!("left out: {finding}"));
-    }
-    root
+    Ok((making.draft.into_map(), making.links, making.written))
 }
 
 /// Whose PROXY headers `expect-proxy` believes.
@@ -509,7 +509,12 @@ impl Making<'_> {
     ///
     /// # Errors
     /// What cannot be said.
-    fn responded(&self, words: &[String], facts: Facts, is_path_changed: bool) -> Result<Map, String> {
+    fn responded(
+        &self,
+        (words, place): (&[String], &Place),
+        facts: Facts,
+        is_path_changed: bool,
+    ) -> Result<Map, String> {
         let after = |word: &str| {
             words.iter().position(|other| other == word).and_then(|at| words.get(at + 1)).map(String::as_str)
         };
@@ -541,12 +546,12 @@ impl Making<'_> {
             response.set("body", template::constant(text, facts).ok_or("a body that is made of the request")?);
         } else if let Some(file) = after("file") {
             let path = self.root.join(file);
-            let is_there = self.files.are_known()
-                && std::fs::metadata(&path).is_ok_and(|meta| meta.is_file() && meta.len() <= 1 << 20);
-            response.set(
-                "body_file",
-                if is_there { migration::absolute(&path) } else { return Err(format!("{file}: it cannot be read")) },
-            );
+            let is_absent = self.files.absence(&path).is_some();
+            if !is_absent && !self.files.is_small(&path, 1 << 20) {
+                return Err(format!("{file}: it cannot be read"));
+            }
+            self.report.expect(&self.files, [&path], place);
+            response.set("body_file", migration::absolute(&path));
         } else if ["lf-file", "errorfile", "errorfiles"].iter().any(|word| after(word).is_some()) && kind == "return" {
             return Err("a response that is a file with its fields".to_owned());
         }

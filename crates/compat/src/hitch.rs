@@ -13,15 +13,16 @@ use super::Front;
 use crate::addresses::is_host;
 use crate::certificates::{self, Links, Pair, Version, keystore, put_policy};
 use crate::draft::Draft;
-use crate::migration::{self, Files, Place, Problem, Report, absolute, finish, rejected};
+use crate::files::Files;
+use crate::migration::{self, Place, Problem, Report, absolute, finish, rejected};
 use crate::native::{Map, Value};
 use settings::{Content, Given, Setting};
 
 /// What `--help` prints.
 const USAGE: &str = "\
 Usage: portunus as hitch [OPTIONS] [PEM...]                      run the proxy
-       portunus import hitch [--keys FOLDER] FILE                print the native configuration for FILE (hitch.conf)
-       portunus import hitch [--keys FOLDER] [OPTIONS] [PEM...]  print the same for arguments
+       portunus import hitch [--keys FOLDER] [--files-from FOLDER] FILE                print the native configuration for FILE (hitch.conf)
+       portunus import hitch [--keys FOLDER] [--files-from FOLDER] [OPTIONS] [PEM...]  print the same for arguments
 
 hitch's options (--name=VALUE, --name VALUE, or the short form):
   --config=FILE                       hitch.conf
@@ -41,7 +42,7 @@ const IDLE: &str = "30d";
 /// Does what hitch would do with these arguments: the configuration to run with, or the end.
 pub fn run(words: &[OsString]) -> Front {
     let report = Report::default();
-    let root = match translated(words, Links::default(), &report) {
+    let root = match translated(words, (Files::of_disk(None), Links::default()), &report) {
         Ok((root, _)) => root,
         Err(ended) => return ended,
     };
@@ -59,7 +60,9 @@ pub fn run(words: &[OsString]) -> Front {
 
 /// Prints the native configuration.
 pub fn import(words: &[OsString]) -> Front {
-    let (words, folder) = match migration::keys_option(words) {
+    let options = migration::keys_option(words)
+        .and_then(|(words, keys)| Ok((migration::folder_option(&words, "--files-from")?, keys)));
+    let ((words, root), folder) = match options {
         Ok(found) => found,
         Err(problem) => return rejected(&format!("{problem}\n{USAGE}")),
     };
@@ -71,7 +74,7 @@ pub fn import(words: &[OsString]) -> Front {
         _ => words,
     };
     let report = Report::default();
-    match translated(&words, Links { folder, links: Vec::new() }, &report) {
+    match translated(&words, (Files::of_disk(root), Links { folder, links: Vec::new() }), &report) {
         Ok((root, links)) => match certificates::make(&links) {
             Ok(()) => {
                 let shown: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
@@ -83,8 +86,7 @@ pub fn import(words: &[OsString]) -> Front {
     }
 }
 
-fn translated(words: &[OsString], links: Links, report: &Report) -> Result<(Map, Links), Front> {
-    let mut files = Files::of_disk();
+fn translated(words: &[OsString], (mut files, links): (Files, Links), report: &Report) -> Result<(Map, Links), Front> {
     let given = match settings::arguments(words, &mut files) {
         Ok(Given::Settings(settings)) => settings,
         Ok(Given::Help) => return Err(Front::Exit { code: 0, output: USAGE.to_owned(), errors: String::new() }),
@@ -376,17 +378,24 @@ impl Making<'_> {
             pairs.push(pair(setting).ok_or("a `pem-file` without its file")?);
         }
         if let Some(file) = certificate {
-            pairs.push(Pair { certificate: PathBuf::from(file), key: None, place: frontend.place.clone() });
+            pairs.push(Pair::new(PathBuf::from(file), None, &frontend.place));
         }
         // The last one is for whoever asks for none of them.
         pairs.reverse();
         if let Some(folder) = scope.one("pem-dir") {
             let pattern = scope.text("pem-dir-glob").unwrap_or("*");
-            let path = PathBuf::from(folder.text().unwrap_or_default()).join(pattern);
-            let found = self.files.matching(&path).into_iter();
-            pairs.extend(found.map(|certificate| Pair { certificate, key: None, place: folder.place.clone() }));
+            let path = PathBuf::from(folder.text().unwrap_or_default());
+            match self.files.exists(&path) {
+                true => {
+                    let found = self.files.matching(&path.join(pattern)).into_iter();
+                    pairs.extend(found.map(|certificate| Pair::new(certificate, None, &folder.place)));
+                }
+                false => pairs.push(Pair::folder(path, &folder.place)),
+            }
         }
-        certificates::require(&pairs, &self.files)?;
+        if pairs.is_empty() {
+            return Err("no certificate is named".to_owned());
+        }
         let (strict, alpn) = (scope.is_on("sni-nomatch-abort"), scope.text("alpn-protos").map(str::to_owned));
         let protocols = ["tls-protos", "ssl", "tls"].iter().find_map(|name| scope.one(name)).cloned();
         let client = self.client_certificate(&scope)?;
@@ -440,7 +449,8 @@ impl Making<'_> {
         if let Some(crl) = scope.text("client-verify-crl") {
             rule.set("crl", absolute(Path::new(crl)));
         }
-        self.files.require([Some(ca), scope.text("client-verify-crl")].into_iter().flatten())?;
+        let lists = ["client-verify-ca", "client-verify-crl"].into_iter().filter_map(|name| scope.one(name));
+        lists.for_each(|list| self.report.expect(&self.files, list.text(), &list.place));
         Ok(Some(rule))
     }
 }
@@ -450,7 +460,7 @@ fn pair(setting: &Setting) -> Option<Pair> {
     let inner = |name: &str| setting.inner().iter().find(|inner| inner.name == name).and_then(Setting::text);
     let certificate = setting.text().or_else(|| inner("cert"))?;
     let key = inner("private-key").map(PathBuf::from);
-    Some(Pair { certificate: PathBuf::from(certificate), key, place: setting.place.clone() })
+    Some(Pair::new(PathBuf::from(certificate), key, &setting.place))
 }
 
 /// Host and port of `[HOST]:PORT`, with or without the brackets.

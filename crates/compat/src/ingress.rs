@@ -16,7 +16,8 @@ use crate::cells::{Language, canonical, canonical_start};
 use crate::conditions::When;
 use crate::draft::Draft;
 use crate::expressions::{Subject, native};
-use crate::migration::{self, Files, Place, Problem, Report, finish, rejected};
+use crate::files::{Files, read_standard_input};
+use crate::migration::{self, Place, Problem, Report, finish, rejected};
 use crate::native::{Map, Value, bytes};
 use crate::sites::{Cell, REST, Sites, Variant, respond, routes};
 use annotations::Wanted;
@@ -50,13 +51,13 @@ pub fn import(words: &[OsString]) -> Front {
     if words.is_empty() || words.iter().any(|word| word != "-" && word.to_string_lossy().starts_with('-')) {
         return rejected(&format!("expected files\n{USAGE}"));
     }
-    let mut files = Files::of_disk();
+    let mut files = Files::of_disk(None);
     let mut manifests = Manifests::default();
     for word in words {
         let path = PathBuf::from(word);
         let text = match word == "-" {
-            true => migration::read_standard_input(),
-            false => files.read(&path),
+            true => read_standard_input(),
+            false => files.read(&path).map_err(|why| why.to_string()),
         };
         let read = text
             .map_err(|why| format!("{}: {why}", path.display()))

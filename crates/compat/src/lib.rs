@@ -19,6 +19,7 @@ mod sites;
 mod conditions;
 mod cells;
 mod migration;
+mod files;
 mod native;
 mod header_fields;
 mod expressions;

@@ -6,23 +6,15 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fmt;
-use std::io::Read as _;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use proxy::route::RouteTable;
 
 use super::Front;
+use super::files::{Files, read_standard_input};
 use super::native::{Map, Value};
 
-/// Largest file, bytes.
-const MAX_FILE_BYTES: u64 = 4 << 20;
-/// Largest size of all files together, bytes.
-const MAX_TOTAL_BYTES: u64 = 32 << 20;
-/// Most files.
-const MAX_FILES: usize = 1_000;
-/// Most names in a folder that are compared with a pattern.
-const MAX_NAMES: usize = 10_000;
 /// Most findings that are told apart.
 const MAX_FINDINGS: usize = 10_000;
 
@@ -67,6 +59,8 @@ impl Problem {
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     left_out: RefCell<BTreeSet<String>>,
+    /// Files that are named and are not here: what to say of each.
+    absent: RefCell<BTreeMap<PathBuf, String>>,
 }
 
 impl Report {
@@ -92,6 +86,25 @@ impl Report {
         format!("differs: {place}: {}: {how}", shown(what))
     }
 
+    /// Notes those of these files that are not here. What is written names them all the same: whoever serves it has them.
+    pub(crate) fn expect(&self, files: &Files, paths: impl IntoIterator<Item: AsRef<Path>>, place: &Place) {
+        for path in paths {
+            let path = path.as_ref();
+            if let Some(why) = files.absence(path) {
+                self.absent(path, place, &format!("{why}; it is named as it was"));
+            }
+        }
+    }
+
+    /// A named file is not here, and what that means.
+    pub(crate) fn absent(&self, path: &Path, place: &Place, what: &str) {
+        let mut absent = self.absent.borrow_mut();
+        if absent.len() < MAX_FINDINGS {
+            let text = format!("{} ({place}): {what}", absolute(path));
+            absent.entry(path.to_owned()).or_insert_with(|| text.replace(char::is_control, " "));
+        }
+    }
+
     /// What was left out.
     pub(crate) fn all_left_out(&self) -> Vec<String> {
         self.left_out.borrow().iter().cloned().collect()
@@ -105,184 +118,6 @@ pub(crate) fn shown(text: &str) -> String {
         plain.push('…');
     }
     plain
-}
-
-/// The files of a configuration, read within bounds.
-#[derive(Debug)]
-pub(crate) struct Files {
-    /// Contents by name, where they did not come from the disk.
-    given: BTreeMap<PathBuf, String>,
-    /// Whether files are looked for on the disk, too.
-    on_disk: bool,
-    bytes: u64,
-    count: usize,
-}
-
-impl Files {
-    /// Those of this machine.
-    pub(crate) fn of_disk() -> Files {
-        Files { given: BTreeMap::new(), on_disk: true, bytes: 0, count: 0 }
-    }
-
-    /// These alone.
-    pub(crate) fn given(given: BTreeMap<PathBuf, String>) -> Files {
-        Files { given, on_disk: false, bytes: 0, count: 0 }
-    }
-
-    /// Puts files in front of those of the disk.
-    pub(crate) fn put(&mut self, given: BTreeMap<PathBuf, String>) {
-        self.given.extend(given);
-    }
-
-    /// Reads a file.
-    ///
-    /// # Errors
-    /// Why it cannot be read.
-    pub(crate) fn read(&mut self, path: &Path) -> Result<String, String> {
-        self.count += 1;
-        if self.count > MAX_FILES {
-            return Err(format!("more than {MAX_FILES} files"));
-        }
-        let text = match self.given.get(path) {
-            Some(text) => text.clone(),
-            None if !self.on_disk => return Err("there is no such file".to_owned()),
-            None => read_text(path)?,
-        };
-        self.bytes += text.len() as u64;
-        if self.bytes > MAX_TOTAL_BYTES {
-            return Err(format!("the files have more than {} MiB together", MAX_TOTAL_BYTES >> 20));
-        }
-        Ok(text)
-    }
-
-    /// Whether there is a file or folder.
-    pub(crate) fn exists(&self, path: &Path) -> bool {
-        self.given.contains_key(path) || (self.on_disk && path.exists())
-    }
-
-    /// Whether it is known which files there are: only then does it mean something that one is missing.
-    pub(crate) fn are_known(&self) -> bool {
-        self.on_disk
-    }
-
-    /// That there are all of these.
-    ///
-    /// # Errors
-    /// Names those that are known to be missing.
-    pub(crate) fn require(&self, paths: impl IntoIterator<Item: AsRef<Path>>) -> Result<(), String> {
-        let missing = paths.into_iter().filter(|path| self.are_known() && !self.exists(path.as_ref()));
-        match missing.map(|path| path.as_ref().display().to_string()).reduce(|one, other| format!("{one}, {other}")) {
-            Some(missing) => Err(format!("there is no such file: {missing}")),
-            None => Ok(()),
-        }
-    }
-
-    /// The files that a pattern means, in the order of their names: `*` and `?` are any characters and one, `[...]` is one of some.
-    pub(crate) fn matching(&self, pattern: &Path) -> Vec<PathBuf> {
-        let mut found = vec![PathBuf::new()];
-        for part in pattern.components() {
-            let name = part.as_os_str().to_string_lossy();
-            let is_pattern = matches!(part, Component::Normal(_)) && name.contains(['*', '?', '[']);
-            found = match is_pattern {
-                false => found.into_iter().map(|path| path.join(part)).collect(),
-                true => found.iter().flat_map(|folder| self.names(folder, &name)).collect(),
-            };
-            found.truncate(MAX_FILES);
-        }
-        found.retain(|path| self.exists(path));
-        found
-    }
-
-    fn names(&self, folder: &Path, pattern: &str) -> Vec<PathBuf> {
-        let mut names: BTreeSet<PathBuf> = BTreeSet::new();
-        let below = self.given.keys().filter_map(|path| path.strip_prefix(folder).ok()?.components().next());
-        names.extend(below.map(|part| PathBuf::from(part.as_os_str())));
-        if self.on_disk {
-            let listed = std::fs::read_dir(folder).into_iter().flatten().take(MAX_NAMES);
-            names.extend(listed.filter_map(Result::ok).map(|entry| PathBuf::from(entry.file_name())));
-        }
-        let suits = |name: &PathBuf| {
-            let name = name.to_string_lossy();
-            // As in a shell: what is hidden is not meant by a pattern.
-            (!name.starts_with('.') || pattern.starts_with('.')) && matches(pattern.as_bytes(), name.as_bytes())
-        };
-        names.into_iter().filter(suits).map(|name| folder.join(name)).collect()
-    }
-}
-
-fn read_text(path: &Path) -> Result<String, String> {
-    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
-    if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
-        return Err("it is a folder".to_owned());
-    }
-    let mut bytes = Vec::new();
-    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-    text_of(bytes)
-}
-
-/// Comments may be in any encoding.
-fn text_of(bytes: Vec<u8>) -> Result<String, String> {
-    if bytes.len() as u64 > MAX_FILE_BYTES {
-        return Err(format!("it has more than {} MiB", MAX_FILE_BYTES >> 20));
-    }
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-/// Reads standard input.
-///
-/// # Errors
-/// Why it cannot be read.
-pub(crate) fn read_standard_input() -> Result<String, String> {
-    let mut bytes = Vec::new();
-    let taken = std::io::stdin().lock().take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes);
-    taken.map_err(|error| error.to_string())?;
-    text_of(bytes)
-}
-
-/// Whether a name suits a pattern of `*`, `?` and sets in brackets.
-fn matches(pattern: &[u8], name: &[u8]) -> bool {
-    config::file_pattern::suits(pattern, name, one)
-}
-
-/// How much of a pattern stands for one byte of a name, if it is this one.
-fn one(pattern: &[u8], byte: u8) -> Option<usize> {
-    match pattern {
-        [b'?', ..] => Some(1),
-        [b'[', rest @ ..] => {
-            // A bracket that stands first is one of those that are meant.
-            let end = rest.iter().skip(1).position(|byte| *byte == b']')? + 1;
-            let set = rest.get(..end)?;
-            let (negated, set) = match set {
-                [b'!' | b'^', set @ ..] if !set.is_empty() => (true, set),
-                set => (false, set),
-            };
-            let mut found = false;
-            let mut at = 0;
-            while let Some(low) = set.get(at) {
-                let high = set.get(at + 2).filter(|_| set.get(at + 1) == Some(&b'-'));
-                found |= (*low..=*high.unwrap_or(low)).contains(&byte);
-                at += if high.is_some() { 3 } else { 1 };
-            }
-            (found != negated).then_some(end + 2)
-        }
-        [own, ..] => (*own == byte).then_some(1),
-        [] => None,
-    }
-}
-
-/// The words of an import: options, and the one file.
-///
-/// # Errors
-/// What an import ends with that has no file, or wants help.
-pub(crate) fn one_file(words: &[OsString], usage: &str) -> Result<PathBuf, Front> {
-    let asks_for_help = |word: &OsString| ["-h", "--help"].iter().any(|help| word == help);
-    if words.iter().any(asks_for_help) {
-        return Err(Front::Exit { code: 0, output: usage.to_owned(), errors: String::new() });
-    }
-    match words {
-        [file] if file == "-" || !file.to_string_lossy().starts_with('-') => Ok(file.into()),
-        _ => Err(rejected(&format!("expected one file\n{usage}"))),
-    }
 }
 
 /// Takes `--keys FOLDER` out of the words.
@@ -312,12 +147,14 @@ pub(crate) fn folder_option(words: &[OsString], name: &str) -> Result<(Vec<OsStr
     Ok((rest, folder))
 }
 
-/// The one file that an importer reads, or standard input.
+/// The files that an importer is given, and where it looks for those that they name.
 pub(crate) struct Given {
-    /// Its name; `-` for standard input.
+    /// The first file's name on the machine that it is of; `-` for standard input.
     pub(crate) path: PathBuf,
     /// What it holds.
     pub(crate) text: String,
+    /// Further files.
+    pub(crate) more: Vec<(PathBuf, String)>,
     /// Where others are read from.
     pub(crate) files: Files,
     /// The folder of `--keys`.
@@ -325,15 +162,49 @@ pub(crate) struct Given {
 }
 
 impl Given {
-    /// Reads it, as the words of the command say.
+    /// Reads them, as the words of the command say.
+    ///
+    /// # Errors
+    /// What an import ends with that has no file, or wants help.
     pub(crate) fn read(words: &[OsString], usage: &str) -> Result<Given, Front> {
-        let (words, keys) = keys_option(words).map_err(|problem| rejected(&format!("{problem}\n{usage}")))?;
-        let path = one_file(&words, usage)?;
-        let mut files = Files::of_disk();
-        let text = if path == Path::new("-") { read_standard_input() } else { files.read(&path) };
-        let text = text.map_err(|why| rejected(&format!("{}: {why}", path.display())))?;
-        Ok(Given { path, text, files, keys })
+        if words.iter().any(|word| word == "-h" || word == "--help") {
+            return Err(Front::Exit { code: 0, output: usage.to_owned(), errors: String::new() });
+        }
+        let wrong = |problem: String| rejected(&format!("{problem}\n{usage}"));
+        let (words, keys) = keys_option(words).map_err(wrong)?;
+        let (words, root) = folder_option(&words, "--files-from").map_err(wrong)?;
+        let is_option = |word: &OsString| word != "-" && word.to_string_lossy().starts_with('-');
+        if words.is_empty() || words.iter().any(is_option) || words.iter().filter(|word| *word == "-").count() > 1 {
+            return Err(wrong("expected a file".to_owned()));
+        }
+        let mut files = Files::of_disk(root);
+        let mut texts = words.iter().map(|word| named(Path::new(word), &mut files)).collect::<Result<Vec<_>, _>>();
+        let mut texts = texts.as_mut().map_err(|problem| rejected(problem))?.drain(..);
+        let Some((path, text)) = texts.next() else { return Err(wrong("expected a file".to_owned())) };
+        let more = texts.collect();
+        Ok(Given { path, text, more, files, keys })
     }
+
+    /// Reads one file, where an importer takes no more.
+    ///
+    /// # Errors
+    /// As `read`.
+    pub(crate) fn read_one(words: &[OsString], usage: &str) -> Result<Given, Front> {
+        let given = Given::read(words, usage)?;
+        match given.more.is_empty() {
+            true => Ok(given),
+            false => Err(rejected(&format!("expected one file\n{usage}"))),
+        }
+    }
+}
+
+/// A file that the command names: its name on the machine that it is of, and its text.
+fn named(path: &Path, files: &mut Files) -> Result<(PathBuf, String), String> {
+    if path == Path::new("-") {
+        return Ok((path.to_owned(), read_standard_input()?));
+    }
+    let text = files.read_named(path).map_err(|why| format!("{}: {why}", path.display()))?;
+    Ok((files.original(path).unwrap_or_else(|| path.to_owned()), text))
 }
 
 /// An import that writes nothing.
@@ -343,7 +214,7 @@ pub(crate) fn rejected(problem: &str) -> Front {
 
 /// The last step: the text of a configuration, which is read and whose routes are compiled before it is printed.
 pub(crate) fn finish(source: &str, root: Map, report: &Report) -> Front {
-    let mut root = served(root, report);
+    let mut root = with_all_said(served(root, report), report);
     let left_out = report.all_left_out();
     let count = left_out.len();
     let mut head = vec![format!("Made by `portunus import {}`.", shown(source))];
@@ -352,6 +223,8 @@ pub(crate) fn finish(source: &str, root: Map, report: &Report) -> Front {
         1 => "One thing is left out; the comment that begins with `left out:` says what and why.".to_owned(),
         _ => format!("{count} things are left out; the comments that begin with `left out:` say what and why."),
     });
+    let absent: Vec<String> = report.absent.borrow().values().cloned().collect();
+    head.extend(absent.iter().map(|file| format!("not here: {file}")));
     root.comment_first(&head);
     let text = root.write();
     if let Err(problems) = accepted(&text) {
@@ -359,8 +232,18 @@ pub(crate) fn finish(source: &str, root: Map, report: &Report) -> Front {
         let errors = format!("portunus: what was made of {} is no configuration:\n{lines}", shown(source));
         return Front::Exit { code: NOTHING_WRITTEN, output: String::new(), errors };
     }
-    let errors = left_out.iter().map(|finding| format!("portunus: left out: {finding}\n")).collect();
+    let absent = absent.iter().map(|file| format!("portunus: not here: {file}\n"));
+    let errors = absent.chain(left_out.iter().map(|finding| format!("portunus: left out: {finding}\n"))).collect();
     Front::Exit { code: u8::from(count > 0), output: text, errors }
+}
+
+/// What is left out stands in a comment, also if the route that it concerned is gone.
+fn with_all_said(mut root: Map, report: &Report) -> Map {
+    let text = root.write();
+    for finding in report.all_left_out().iter().filter(|finding| !text.contains(finding.as_str())) {
+        root.comment(format!("left out: {finding}"));
+    }
+    root
 }
 
 /// The configuration, with routes that nothing reads in place of those that cannot be served: a value that is not understood closes its route.
@@ -431,39 +314,6 @@ pub(crate) fn name_of(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn patterns_of_files() {
-        for (pattern, name, expected) in [
-            ("*.conf", "a.conf", true),
-            ("*.conf", "a.conf.bak", false),
-            ("a?c", "abc", true),
-            ("[ab]*", "beta", true),
-            ("[!a-c]x", "dx", true),
-            ("[!a-c]x", "bx", false),
-            ("[]x]", "]", true),
-            ("[a", "[a", false),
-            ("**", "", true),
-            ("*a*b*", "xxaxxbxx", true),
-            ("", "", true),
-        ] {
-            assert_eq!(matches(pattern.as_bytes(), name.as_bytes()), expected, "{pattern} {name}");
-        }
-    }
-
-    #[test]
-    fn files_that_were_given_are_found_by_patterns() {
-        let given =
-            ["/etc/nginx/conf.d/b.conf", "/etc/nginx/conf.d/a.conf", "/etc/nginx/conf.d/.x.conf", "/etc/nginx/x"];
-        let files = Files::given(given.iter().map(|path| (PathBuf::from(path), String::new())).collect());
-        let found = |pattern: &str| {
-            let found = files.matching(Path::new(pattern));
-            found.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ")
-        };
-        assert_eq!(found("/etc/nginx/conf.d/*.conf"), "/etc/nginx/conf.d/a.conf /etc/nginx/conf.d/b.conf");
-        assert_eq!(found("/etc/*/x"), "/etc/nginx/x");
-        assert_eq!(found("/etc/nginx/y"), "");
-    }
 
     #[test]
     fn names() {

@@ -16,6 +16,7 @@ mod location;
 mod responses;
 mod rewrite;
 mod scope;
+mod shipped;
 mod site;
 mod stream;
 mod syntax;
@@ -33,7 +34,8 @@ use crate::cells::Language;
 use crate::certificates::{self, Links};
 use crate::conditions::When;
 use crate::draft::Draft;
-use crate::migration::{self, Files, Problem, Report, rejected};
+use crate::files::Files;
+use crate::migration::{self, Given, Problem, Report};
 use crate::native::{Map, Value, bytes, duration};
 use crate::sites::{Cell, Sites, Variant, respond, routes};
 use fields::Forwarding;
@@ -44,10 +46,12 @@ use syntax::Directive;
 
 /// What `--help` prints.
 const USAGE: &str = "\
-Usage: portunus import nginx [--keys FOLDER] FILE
+Usage: portunus import nginx [--keys FOLDER] [--files-from FOLDER] FILE...
 
-Prints the native configuration for FILE (nginx.conf, a site of sites-enabled, or what `nginx -T` prints; `-` is standard input) and what it includes.
+Prints the native configuration for FILE (nginx.conf, a site of sites-enabled, or what `nginx -T` prints; `-` is standard input) and what it includes. Of several
+files one may be a whole configuration; the others stand in its `http`.
 
+  --files-from FOLDER  look for FILE and what it names in FOLDER, which holds a copy of the other machine's files (/etc/x is FOLDER/etc/x)
   --keys FOLDER   make FOLDER with links to the certificates and keys that FILE names, and serve it
 
 Exit status: 0 if everything was carried, 1 if something was left out (each such thing is a comment with file, line and reason), 2 if nothing was written.
@@ -58,23 +62,17 @@ const DEFAULT_BODY: u64 = 1 << 20;
 
 /// Prints the native configuration.
 pub fn import(words: &[OsString]) -> Front {
-    let (words, folder) = match migration::keys_option(words) {
-        Ok(found) => found,
-        Err(problem) => return rejected(&format!("{problem}\n{USAGE}")),
-    };
-    let path = match migration::one_file(&words, USAGE) {
-        Ok(path) => path,
+    let Given { path, text, more, mut files, keys } = match Given::read(words, USAGE) {
+        Ok(given) => given,
         Err(ended) => return ended,
     };
-    let mut files = Files::of_disk();
-    let path = match dumped(&mut files, path) {
-        Ok(path) => path,
-        Err(problem) => return rejected(&problem),
-    };
-    let links = Links { folder, links: Vec::new() };
+    let texts = std::iter::once((path, text)).chain(more);
+    let paths: Vec<PathBuf> = texts.map(|(path, text)| begun(&mut files, path, text)).collect();
+    let links = Links { folder: keys, links: Vec::new() };
     let report = Report::default();
-    let made = translate(files, &path, links, &report);
-    certificates::printed(&format!("nginx {}", path.display()), made, &report)
+    let made = translate(files, &paths, links, &report);
+    let shown: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+    certificates::printed(&format!("nginx {}", shown.join(" ")), made, &report)
 }
 
 /// Makes a native configuration of a text alone, which includes nothing.
@@ -85,18 +83,14 @@ pub fn of_text(text: &str) -> Result<Result<String, Vec<String>>, String> {
     let path = Path::new("nginx.conf");
     let files = Files::given(BTreeMap::from([(path.to_owned(), text.to_owned())]));
     let report = Report::default();
-    let (root, _) = translate(files, path, Links::default(), &report).map_err(|problem| problem.to_string())?;
+    let (root, _) =
+        translate(files, &[path.to_owned()], Links::default(), &report).map_err(|problem| problem.to_string())?;
     let text = migration::served(root, &report).write();
     Ok(migration::accepted(&text).map(|()| text))
 }
 
-/// The file to begin with: what `nginx -T` prints has several in it.
-fn dumped(files: &mut Files, path: PathBuf) -> Result<PathBuf, String> {
-    let is_input = path == Path::new("-");
-    let text = match is_input {
-        true => migration::read_standard_input()?,
-        false => files.read(&path).map_err(|why| format!("{}: {why}", path.display()))?,
-    };
+/// The file to begin with, of a text: what `nginx -T` prints has several in it.
+fn begun(files: &mut Files, path: PathBuf, text: String) -> PathBuf {
     const MARK: &str = "# configuration file ";
     let mut parts: Vec<(PathBuf, String)> = Vec::new();
     for line in text.lines() {
@@ -110,31 +104,45 @@ fn dumped(files: &mut Files, path: PathBuf) -> Result<PathBuf, String> {
             }
         }
     }
-    let first = parts.first().map(|(name, _)| name.clone());
-    match (first, is_input) {
-        (Some(first), _) => {
-            files.put(parts.into_iter().collect());
-            Ok(first)
-        }
-        (None, true) => {
-            let name = std::path::absolute("standard-input").map_err(|error| error.to_string())?;
-            files.put(BTreeMap::from([(name.clone(), text)]));
-            Ok(name)
-        }
-        (None, false) => Ok(path),
+    if let Some(first) = parts.first().map(|(name, _)| name.clone()) {
+        files.put(parts.into_iter().collect());
+        return first;
     }
+    let is_input = path == Path::new("-");
+    let name = if is_input { std::path::absolute("standard-input").unwrap_or(path) } else { path };
+    files.put(BTreeMap::from([(name.clone(), text)]));
+    name
+}
+
+/// Reads files that stand beside each other: one whole configuration at most, and pieces that stand where `http` would be.
+fn trees(files: &mut Files, paths: &[PathBuf], report: &Report) -> Result<(Vec<Directive>, Vec<Directive>), Problem> {
+    let (mut whole, mut pieces) = (Vec::new(), Vec::new());
+    let root = paths.first().map(|path| access::root_of(path)).unwrap_or_default();
+    for path in paths {
+        let tree = syntax::read(files, path, &root, report)?;
+        let is_whole =
+            tree.iter().any(|directive| matches!(directive.name.as_str(), "http" | "events" | "stream" | "mail"));
+        match is_whole {
+            true if !whole.is_empty() => {
+                return Err(Problem::new(&start_of(&tree, path), "a second whole configuration; name one"));
+            }
+            true => whole = tree,
+            false => pieces.extend(tree),
+        }
+    }
+    Ok((whole, pieces))
 }
 
 /// The whole of it.
-fn translate(mut files: Files, path: &Path, links: Links, report: &Report) -> Result<(Map, Links), Problem> {
+fn translate(mut files: Files, paths: &[PathBuf], links: Links, report: &Report) -> Result<(Map, Links), Problem> {
+    let path = paths.first().map_or(Path::new(""), PathBuf::as_path);
     let root = access::root_of(path);
-    let tree = syntax::read(&mut files, path, &root)?;
+    let (tree, pieces) = trees(&mut files, paths, report)?;
     let mut draft = Draft::default();
-    // A piece of a configuration stands where `http` would be.
-    let is_whole =
-        tree.iter().any(|directive| matches!(directive.name.as_str(), "http" | "events" | "stream" | "mail"));
+    let is_whole = !tree.is_empty();
     let in_http = tree.iter().filter(|directive| directive.name == "http").flat_map(Directive::inner);
-    let http: Vec<Directive> = if is_whole { in_http.cloned().collect() } else { tree.clone() };
+    let http: Vec<Directive> = in_http.chain(&pieces).cloned().collect();
+    let tree = if is_whole { tree } else { pieces };
     let in_stream = tree.iter().filter(|directive| directive.name == "stream").flat_map(Directive::inner);
     let stream: Vec<Directive> = in_stream.cloned().collect();
     let mut comments = Vec::new();

@@ -12,16 +12,18 @@ use super::Front;
 use crate::addresses::is_host;
 use crate::certificates::{self, Links, Pair, Version, keystore, policy};
 use crate::draft::Draft;
-use crate::migration::{self, Files, Given, Place, Problem, Report, absolute, shown};
+use crate::files::Files;
+use crate::migration::{self, Given, Place, Problem, Report, absolute, shown};
 use crate::native::{Map, Value};
 
 /// What `--help` prints.
 const USAGE: &str = "\
-Usage: portunus import stunnel [--keys FOLDER] FILE
+Usage: portunus import stunnel [--keys FOLDER] [--files-from FOLDER] FILE
 
 Prints the native configuration for FILE (stunnel.conf; `-` is standard input).
 
   --keys FOLDER   make FOLDER with links to the certificates and keys that FILE names, and serve it
+  --files-from FOLDER  look for FILE and what it names in FOLDER, which holds a copy of the other machine's files (/etc/x is FOLDER/etc/x)
 
 Exit status: 0 if everything was carried, 1 if something was left out (each such thing is a comment with file, line and reason), 2 if nothing was written.
 ";
@@ -82,7 +84,7 @@ impl Service {
 
 /// Prints the native configuration.
 pub fn import(words: &[OsString]) -> Front {
-    let Given { path, text, files, keys } = match Given::read(words, USAGE) {
+    let Given { path, text, files, keys, .. } = match Given::read_one(words, USAGE) {
         Ok(given) => given,
         Err(ended) => return ended,
     };
@@ -358,16 +360,16 @@ impl Making<'_> {
         out
     }
 
-    fn file(&self, name: &str) -> Result<PathBuf, String> {
+    fn file(&self, name: &str, place: &Place) -> PathBuf {
         let path = self.root.join(name);
-        self.files.require([&path])?;
-        Ok(path)
+        self.report.expect(&self.files, [&path], place);
+        path
     }
 
     fn pair(&self, service: &Service) -> Result<Pair, String> {
         let certificate = service.one("cert").ok_or("no certificate is named")?;
-        let key = service.text("key").map(|key| self.file(key)).transpose()?;
-        Ok(Pair { certificate: self.file(&certificate.value)?, key, place: certificate.place.clone() })
+        let key = service.text("key").map(|key| self.root.join(key));
+        Ok(Pair::new(self.root.join(&certificate.value), key, &certificate.place))
     }
 
     /// A service for a name of another one, as a rule of that.
@@ -428,11 +430,12 @@ impl Making<'_> {
                 false => Ok(None),
             };
         }
-        let ca = service.text("cafile").ok_or("client certificates are to be verified, and no `CAfile` is named")?;
+        let ca = service.one("cafile").ok_or("client certificates are to be verified, and no `CAfile` is named")?;
         let mode = if required { "required" } else { "optional" };
-        let mut rule = Map::of([("mode", Value::text(mode)), ("ca", Value::text(absolute(&self.file(ca)?)))]);
-        if let Some(crl) = service.text("crlfile") {
-            rule.set("crl", absolute(&self.file(crl)?));
+        let mut rule =
+            Map::of([("mode", Value::text(mode)), ("ca", Value::text(absolute(&self.file(&ca.value, &ca.place))))]);
+        if let Some(crl) = service.one("crlfile") {
+            rule.set("crl", absolute(&self.file(&crl.value, &crl.place)));
         }
         let names: Vec<String> = service
             .lines
@@ -499,8 +502,8 @@ impl Making<'_> {
             true => {
                 // Without `ca` those of the system are trusted.
                 let is_of_system = |folder: &str| SYSTEM_AUTHORITIES.contains(&folder.trim_end_matches('/'));
-                match service.text("cafile") {
-                    Some(ca) => tls.set("ca", absolute(&self.file(ca)?)),
+                match service.one("cafile") {
+                    Some(ca) => tls.set("ca", absolute(&self.file(&ca.value, &ca.place))),
                     None if service.text("capath").is_some_and(is_of_system) => {}
                     None => return Err("the server is to be verified, and no `CAfile` is named".to_owned()),
                 }
@@ -523,9 +526,9 @@ impl Making<'_> {
             Some(name) => return Err(format!("`{name}` is no host")),
             None => {}
         }
-        if let Some(certificate) = service.text("cert") {
-            let file = self.file(certificate)?;
-            let key = service.text("key").map_or(Ok(file.clone()), |key| self.file(key))?;
+        if let Some(certificate) = service.one("cert") {
+            let file = self.file(&certificate.value, &certificate.place);
+            let key = service.one("key").map_or(file.clone(), |key| self.file(&key.value, &key.place));
             tls.set("client_certificate", absolute(&file));
             tls.set("client_key", absolute(&key));
         }

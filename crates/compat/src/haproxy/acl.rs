@@ -8,7 +8,8 @@ use super::syntax::Line;
 use crate::addresses::network;
 use crate::cells::Language;
 use crate::conditions::When;
-use crate::migration::{Files, Place, Report};
+use crate::files::Files;
+use crate::migration::{Place, Report};
 
 /// Most values of a test.
 pub(crate) const MAX_VALUES: usize = 4_096;

@@ -7,7 +7,8 @@ use super::acl::Test;
 use super::sections::Proxy;
 use super::syntax::Line;
 use super::template::Facts;
-use crate::certificates::{self, Pair, Version, keystore, policy};
+use crate::certificates::{EXPECTED, Pair, Version, keystore, policy};
+use crate::files::Unread;
 use crate::migration::{Place, absolute};
 use crate::native::{Map, Value, duration};
 
@@ -322,7 +323,9 @@ impl Making<'_> {
 
     fn tls(&mut self, socket: &Socket, is_tcp: bool) -> Result<Map, String> {
         let pairs = self.pairs(socket)?;
-        certificates::require(&pairs, &self.files)?;
+        if pairs.is_empty() {
+            return Err("no certificate is named".to_owned());
+        }
         let store = keystore(&pairs, None, &mut self.files, &mut self.links, self.report);
         let name = self.draft.keystores.intern("main", store);
         let mut tls = Map::of([("keystore", Value::text(name))]);
@@ -343,7 +346,7 @@ impl Making<'_> {
                 socket.value("ca-file").ok_or("client certificates are to be verified, and no authority is named")?;
             let ca = self.global.file("ca-base", &self.root, ca);
             let crl = socket.value("crl-file").map(|crl| self.global.file("ca-base", &self.root, crl));
-            self.files.require([Some(&ca), crl.as_ref()].into_iter().flatten())?;
+            self.report.expect(&self.files, [Some(&ca), crl.as_ref()].into_iter().flatten(), &socket.place);
             let mut rule = Map::of([("mode", Value::text(verify)), ("ca", Value::text(absolute(&ca)))]);
             if let Some(crl) = crl {
                 rule.set("crl", absolute(&crl));
@@ -397,7 +400,19 @@ impl Making<'_> {
         }
         for name in named("crt-list") {
             let list = self.root.join(&name);
-            let text = self.files.read(&list).map_err(|why| format!("{}: {why}", list.display()))?;
+            let text = match self.files.read(&list) {
+                Ok(text) => text,
+                Err(Unread::Absent(_)) => {
+                    self.report.expect(&self.files, [&list], &socket.place);
+                    let why = format!(
+                        "which certificates it names, and what it says of their clients, is not known; link them in {EXPECTED}"
+                    );
+                    self.draft.comment(self.report.left_out(&socket.place, &format!("crt-list {name}"), &why));
+                    out.push(Pair::folder(EXPECTED.into(), &socket.place));
+                    continue;
+                }
+                Err(why) => return Err(format!("{}: {why}", list.display())),
+            };
             for (at, line) in text.lines().enumerate() {
                 let line = line.split('#').next().unwrap_or_default().trim();
                 let Some(file) = line.split_whitespace().next() else { continue };
@@ -420,7 +435,10 @@ impl Making<'_> {
     }
 
     fn pairs_of(&self, path: PathBuf, place: &Place, out: &mut Vec<Pair>) {
-        let is_folder = self.files.are_known() && path.is_dir();
+        let is_folder = self.files.is_folder(&path);
+        if is_folder && !self.files.exists(&path) {
+            return out.push(Pair::folder(path, place));
+        }
         let found = match is_folder {
             true => self.files.matching(&path.join("*")),
             false => vec![path],
@@ -428,7 +446,8 @@ impl Making<'_> {
         for certificate in found {
             let kind = certificate.extension().and_then(|kind| kind.to_str()).unwrap_or_default();
             let is_other = is_folder
-                && (matches!(kind, "key" | "ocsp" | "issuer" | "sctl" | "dh" | "crt-list") || certificate.is_dir());
+                && (matches!(kind, "key" | "ocsp" | "issuer" | "sctl" | "dh" | "crt-list")
+                    || self.files.is_folder(&certificate));
             if is_other || out.iter().any(|other| other.certificate == certificate) {
                 continue;
             }
@@ -436,7 +455,7 @@ impl Making<'_> {
             key.push(".key");
             let key = PathBuf::from(key);
             let key = (self.files.are_known() && self.files.exists(&key)).then_some(key);
-            out.push(Pair { certificate, key, place: place.clone() });
+            out.push(Pair::new(certificate, key, place));
         }
     }
 }

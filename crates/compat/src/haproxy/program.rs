@@ -346,7 +346,7 @@ impl Making<'_> {
                 state.is_source_unknown = true;
             }
             Action::Respond(words) => {
-                let mut keys = match self.responded(words, facts, state.rewrite.is_some()) {
+                let mut keys = match self.responded((words, &rule.place), facts, state.rewrite.is_some()) {
                     Ok(keys) => keys,
                     Err(why) => return Done::End(self.closed(rule, &format!("{why}; answered 501"), state)),
                 };

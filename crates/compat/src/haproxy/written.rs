@@ -174,7 +174,8 @@ impl Making<'_> {
     fn page(&mut self, proxy: &str, code: &str, file: &str) -> Result<(u16, Map), String> {
         let status = code.parse::<u16>().ok().filter(|status| (400..600).contains(status));
         let status = status.ok_or("only errors have pages")?;
-        let text = self.files.read(&self.root.join(Path::new(file)))?.replace("\r\n", "\n");
+        let text =
+            self.files.read(&self.root.join(Path::new(file))).map_err(|why| why.to_string())?.replace("\r\n", "\n");
         let (head, body) = text.split_once("\n\n").ok_or("it holds no whole response")?;
         let (first, fields) = head.split_once('\n').unwrap_or((head, ""));
         if !first.starts_with("HTTP/1.") || first.split(' ').nth(1) != Some(code) {

@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::rc::Rc;
 
-use crate::migration::{Files, Place, Problem, shown};
+use crate::files::Files;
+use crate::migration::{Place, Problem, shown};
 
 /// Most settings.
 const MAX_SETTINGS: usize = 10_000;
@@ -235,8 +236,8 @@ pub(super) fn arguments(words: &[OsString], files: &mut Files) -> Result<Given, 
         match name.as_str() {
             "config" => {
                 let whole = match text == "-" {
-                    true => crate::migration::read_standard_input(),
-                    false => files.read(Path::new(&text)),
+                    true => crate::files::read_standard_input(),
+                    false => files.read_named(Path::new(&text)).map_err(|why| why.to_string()),
                 };
                 let whole = whole.map_err(|why| format!("{text}: {why}"))?;
                 of_file.extend(read(&text, &whole).map_err(|problem| problem.to_string())?);

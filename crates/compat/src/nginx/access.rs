@@ -12,6 +12,7 @@ use super::syntax::Directive;
 use super::values::Values;
 use super::{guards, known};
 use crate::addresses::{Rule, lists, network};
+use crate::files::Unread;
 use crate::migration::absolute;
 use crate::native::{Map, Value, bytes};
 
@@ -181,7 +182,10 @@ impl Making<'_> {
                     format!("the password of `{}` is no bcrypt hash; make one with `htpasswd -B`", user(line))
                 })
             }
-            Err(_) if !self.files.are_known() => None,
+            Err(Unread::Absent(_)) => {
+                self.report.expect(&self.files, [&path], &file.place);
+                None
+            }
             Err(why) => Some(format!("{}: {why}", path.display())),
         };
         let native = Map::of([("file", Value::text(absolute(&path))), ("realm", Value::text(realm))]);

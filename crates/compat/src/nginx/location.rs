@@ -302,11 +302,12 @@ mod tests {
 
     use super::super::syntax::read;
     use super::*;
-    use crate::migration::Files;
+    use crate::files::Files;
+    use crate::migration::Report;
 
     fn show(text: &str) -> Vec<String> {
         let given = BTreeMap::from([(PathBuf::from("/n"), format!("server {{ {text} }}"))]);
-        let tree = read(&mut Files::given(given), Path::new("/n"), Path::new("/")).unwrap();
+        let tree = read(&mut Files::given(given), Path::new("/n"), Path::new("/"), &Report::default()).unwrap();
         let (placed, unread) = order(&tree[0]);
         let one = |placed: &Placed<'_>| {
             let language = match &placed.language {

@@ -1,6 +1,6 @@
 //! What is said besides upstreams: error pages, single files, compression.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::guards;
 use super::location::{is_exact, named, start_of};
@@ -9,7 +9,8 @@ use super::site::Making;
 use super::syntax::Directive;
 use super::values::Values;
 use crate::conditions::When;
-use crate::migration::absolute;
+use crate::files::Unread;
+use crate::migration::{Place, absolute};
 use crate::native::{Map, Value, bytes};
 
 /// Largest file of a fixed response, bytes.
@@ -92,7 +93,7 @@ impl<'d> Making<'d> {
     fn one_file(&mut self, scope: &Scope<'_>, location: &Directive) -> Option<Map> {
         let path = start_of(location).filter(|_| is_exact(location))?;
         let file = self.file_of(scope, &path)?;
-        if !self.files.are_known() || !self.is_fitting(&file) {
+        if !self.files.is_small(&file, MAX_BODY_BYTES as u64) {
             return None;
         }
         let mut body = Map::of([("status", Value::plain(200)), ("body_file", Value::text(absolute(&file)))]);
@@ -118,11 +119,6 @@ impl<'d> Making<'d> {
         (!file.to_string_lossy().contains(['$', '\0'])).then_some(file)
     }
 
-    fn is_fitting(&mut self, file: &Path) -> bool {
-        let is_small = std::fs::metadata(file).is_ok_and(|meta| meta.is_file() && meta.len() <= MAX_BODY_BYTES as u64);
-        is_small && std::fs::File::open(file).is_ok()
-    }
-
     /// `error_page`, where it names files that are there.
     pub(crate) fn pages(&mut self, scope: &Scope<'d>, route: &mut Map) {
         let mut pages = Map::default();
@@ -132,7 +128,7 @@ impl<'d> Making<'d> {
             let codes: Vec<&String> =
                 codes.iter().filter(|code| (400..600).contains(&code.parse::<u16>().unwrap_or(0))).collect();
             let is_plain = target.starts_with('/') && codes.len() + 1 == directive.args.len();
-            match is_plain.then(|| self.page(target)).flatten() {
+            match is_plain.then(|| self.page(target, &directive.place)).flatten() {
                 Some(file) => {
                     for code in codes {
                         pages.set(code, absolute(&file));
@@ -157,16 +153,19 @@ impl<'d> Making<'d> {
     }
 
     /// The file of a page.
-    fn page(&mut self, path: &str) -> Option<PathBuf> {
+    fn page(&mut self, path: &str, place: &Place) -> Option<PathBuf> {
         let chain = self.location_of(path).ok()?.unwrap_or_default();
         let scope = chain.iter().fold(self.server_scope.clone(), |scope, outer| scope.within(outer.inner()));
         let file = self.file_of(&scope, path)?;
-        if !self.files.are_known() || !self.is_fitting(&file) {
-            return None;
+        match self.files.read(&file) {
+            // What is replaced natively is not meant there.
+            Ok(text) => (text.len() <= MAX_BODY_BYTES && !text.contains("{{")).then_some(file),
+            Err(Unread::Absent(_)) if self.files.are_known() => {
+                self.report.expect(&self.files, [&file], place);
+                Some(file)
+            }
+            Err(_) => None,
         }
-        let text = std::fs::read_to_string(&file).ok()?;
-        // What is replaced natively is not meant there.
-        (!text.contains("{{")).then_some(file)
     }
 
     /// `gzip` and `brotli`.

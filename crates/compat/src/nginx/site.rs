@@ -17,7 +17,8 @@ use crate::certificates::Links;
 use crate::conditions::When;
 use crate::draft::Draft;
 use crate::expressions::literal;
-use crate::migration::{Files, Report};
+use crate::files::Files;
+use crate::migration::Report;
 use crate::native::{Map, Value, bytes, duration};
 use crate::sites::{Cell, REST, Variant, respond, routes, without_implied};
 

@@ -5,7 +5,9 @@
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use crate::migration::{Files, Place, Problem};
+use super::shipped;
+use crate::files::{Files, Unread};
+use crate::migration::{Place, Problem, Report};
 
 /// Longest word, bytes; nginx takes 4096.
 const MAX_WORD_BYTES: usize = 16 * 1024;
@@ -53,16 +55,20 @@ impl Directive {
 ///
 /// # Errors
 /// The first thing that is wrong.
-pub(crate) fn read(files: &mut Files, path: &Path, root: &Path) -> Result<Vec<Directive>, Problem> {
+pub(crate) fn read(files: &mut Files, path: &Path, root: &Path, report: &Report) -> Result<Vec<Directive>, Problem> {
     let start = Place { file: path.display().to_string().into(), line: 1 };
-    let text = files.read(path).map_err(|why| Problem::new(&start, why))?;
-    let mut reader = Reader { files, root: root.to_owned(), directives: 0 };
+    let text = files.read(path).map_err(|why| Problem::new(&start, why.to_string()))?;
+    let mut reader = Reader { files, root: root.to_owned(), report, directives: 0 };
     reader.file(&start.file, &text, 0)
 }
+
+/// What helps where an included file is not here.
+const FROM: &str = "with `--files-from FOLDER` it is looked for in a copy of the other machine's files";
 
 struct Reader<'f> {
     files: &'f mut Files,
     root: PathBuf,
+    report: &'f Report,
     directives: usize,
 }
 
@@ -119,10 +125,26 @@ impl Reader<'_> {
         }
         let pattern = self.root.join(pattern);
         let is_pattern = pattern.to_string_lossy().contains(['*', '?', '[']);
+        if is_pattern && let Some(why) = self.files.absent_folder(&pattern) {
+            let of_modules = pattern.to_string_lossy().contains("/modules");
+            match of_modules {
+                true => self.report.absent(&pattern, &directive.place, &format!("{why}; it loads modules")),
+                false => _ = self.report.left_out(&directive.place, &directive.shown(), &format!("{why}; {FROM}")),
+            }
+        }
         let paths = if is_pattern { self.files.matching(&pattern) } else { vec![pattern] };
         let mut out = Vec::new();
         for path in paths {
-            let text = self.files.read(&path).map_err(|why| fault(format!("{}: {why}", path.display())))?;
+            let text = match (self.files.read(&path), shipped::text(&path)) {
+                (Ok(text), _) => text,
+                (Err(Unread::Absent(why)), Some((package, text))) => {
+                    self.report.absent(&path, &directive.place, &format!("{why}; taken as {package} has it"));
+                    text.to_owned()
+                }
+                (Err(why), _) => {
+                    return Err(fault(format!("{}: {why}; {FROM}", path.display())));
+                }
+            };
             out.extend(self.file(&path.display().to_string().into(), &text, depth + 1)?);
         }
         Ok(out)
@@ -322,7 +344,8 @@ mod tests {
     fn parse(texts: &[(&str, &str)]) -> Result<Vec<Directive>, String> {
         let given: BTreeMap<PathBuf, String> =
             texts.iter().map(|(name, text)| (PathBuf::from(format!("/n/{name}")), (*text).to_owned())).collect();
-        read(&mut Files::given(given), Path::new("/n/a"), Path::new("/n")).map_err(|problem| problem.to_string())
+        let (mut files, report) = (Files::given(given), Report::default());
+        read(&mut files, Path::new("/n/a"), Path::new("/n"), &report).map_err(|problem| problem.to_string())
     }
 
     fn show(directives: &[Directive]) -> String {
@@ -364,7 +387,10 @@ mod tests {
             ("a b\\", "/n/a:1: the file ends in a backslash"),
             (";", "/n/a:1: `;` where"),
             ("{", "/n/a:1: `{` where"),
-            ("include x;", "/n/a:1: include x: /n/x: there is no such file"),
+            (
+                "include x;",
+                "/n/a:1: include x: /n/x: no such file; with `--files-from FOLDER` it is looked for in a copy of the other machine's files",
+            ),
             ("include a;", "/n/a:1: include a: more than 12 files within each other"),
         ] {
             let problem = parse(&[("a", text)]).unwrap_err();

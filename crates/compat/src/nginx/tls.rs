@@ -3,7 +3,7 @@
 use super::listen::{Listener, Names};
 use super::scope::Scope;
 use super::site::Making;
-use crate::certificates::{self, Pair, Version, keystore, put_policy};
+use crate::certificates::{Pair, Version, keystore, put_policy};
 use crate::migration::absolute;
 use crate::native::{Map, Value};
 
@@ -33,7 +33,9 @@ impl<'d> Making<'d> {
             }
         }
         let is_strict = default.0.is_on("ssl_reject_handshake");
-        certificates::require(&pairs, &self.files)?;
+        if pairs.is_empty() {
+            return Err("no certificate is named".to_owned());
+        }
         let wanted = default.1.hosts.iter().find(|host| !host.starts_with("*.")).cloned();
         let store = keystore(&pairs, wanted.as_deref(), &mut self.files, &mut self.links, self.report);
         let name = self.draft.keystores.intern("main", store);
@@ -85,11 +87,8 @@ impl<'d> Making<'d> {
             if key.is_some_and(|key| key.contains(['$', ':'])) {
                 return Err("a key is chosen by a variable, or is none of a file".to_owned());
             }
-            out.push(Pair {
-                certificate: self.root.join(certificate.arg(0)),
-                key: key.map(|key| self.root.join(key)),
-                place: certificate.place.clone(),
-            });
+            let file = self.root.join(certificate.arg(0));
+            out.push(Pair::new(file, key.map(|key| self.root.join(key)), &certificate.place));
         }
         Ok(out)
     }
@@ -141,7 +140,7 @@ impl<'d> Making<'d> {
         let ca = scope.one("ssl_client_certificate").or(scope.one("ssl_trusted_certificate"));
         let ca = self.root.join(ca.ok_or("client certificates are to be verified, and no authority is named")?.arg(0));
         let crl = scope.one("ssl_crl").map(|crl| self.root.join(crl.arg(0)));
-        self.files.require([Some(&ca), crl.as_ref()].into_iter().flatten())?;
+        self.report.expect(&self.files, [Some(&ca), crl.as_ref()].into_iter().flatten(), &directive.place);
         let mut rule = Map::of([("mode", Value::text(mode)), ("ca", Value::text(absolute(&ca)))]);
         if let Some(crl) = crl {
             rule.set("crl", absolute(&crl));

@@ -4,6 +4,7 @@
 
 mod beside;
 mod distribution;
+mod elsewhere;
 mod guards;
 mod haproxy;
 mod haproxy_guards;

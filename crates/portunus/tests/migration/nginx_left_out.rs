@@ -108,7 +108,7 @@ fn what_is_wrong_has_a_place_and_writes_nothing() {
     let file = dir.path().join("nginx.conf");
     for (text, said) in [
         ("server { listen 80; location / {", "nginx.conf:1: a block is not closed"),
-        ("include nowhere.conf;", "nowhere.conf: No such file"),
+        ("include nowhere.conf;", "nowhere.conf: no such file"),
         ("user x;", "no server of it can be carried"),
     ] {
         std::fs::write(&file, text).unwrap();

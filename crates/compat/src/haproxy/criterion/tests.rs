@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::*;
-use crate::migration::{Files, Report};
+use crate::files::Files;
+use crate::migration::Report;
 
 fn test_of(text: &str) -> Result<Test, String> {
     let mut files = Files::given(BTreeMap::from([(Path::new("empty").into(), "\n# none\n".to_owned())]));
