@@ -275,7 +275,7 @@ impl Making<'_> {
         }
         self.source(proxy, &used, &mut upstream)?;
         self.balance(proxy, &used, is_tcp, &mut upstream);
-        self.health(proxy, &used, is_tcp, &mut upstream);
+        self.health(proxy, &used, &mut upstream);
         self.times(proxy, &used, is_tcp, &mut upstream);
         if let Some(why) = Draft::rejects_upstream(&upstream) {
             return Err(format!("its servers cannot be carried: {why}"));
@@ -488,7 +488,7 @@ impl Making<'_> {
         }
     }
 
-    fn health(&self, proxy: &Proxy, used: &[&Server<'_>], is_tcp: bool, upstream: &mut Map) {
+    fn health(&self, proxy: &Proxy, used: &[&Server<'_>], upstream: &mut Map) {
         let checks: Vec<&Line> =
             proxy.lines.iter().filter(|line| line.word(0) == "tcp-check" || line.word(0) == "external-check").collect();
         let others = [
@@ -512,16 +512,12 @@ impl Making<'_> {
             upstream.comment(self.report.left_out(&line.place, &line.shown(), why));
         }
         let mut health = Map::default();
-        match proxy.option("httpchk").filter(|_| !is_tcp) {
-            Some(line) => self.http_check(proxy, line, &mut health, upstream),
-            None => {
-                health.set("path", "none");
-                if let Some(line) = proxy.option("httpchk") {
-                    let why =
-                        "a server that takes a connection is healthy; no request is sent where bytes are forwarded";
-                    upstream.comment(self.report.left_out(&line.place, &line.shown(), why));
-                }
+        match proxy.option("httpchk") {
+            Some(line) => {
+                self.http_check(proxy, line, &mut health, upstream);
+                self.tls_of_checks(first, upstream);
             }
+            None => health.set("path", "none"),
         }
         let inter = first.value("inter").and_then(milliseconds).filter(|time| *time > 0).unwrap_or(2_000);
         health.set("interval", duration(inter));
@@ -538,6 +534,16 @@ impl Making<'_> {
             }
         }
         upstream.set("health", health);
+    }
+
+    /// Checks have the TLS of the upstream; there, that of their server where no other port is asked, unless it says so.
+    fn tls_of_checks(&self, server: &Server<'_>, upstream: &mut Map) {
+        let is_by_itself = server.is_on("ssl") && !server.has("port") && !server.has("addr");
+        if (is_by_itself || server.is_on("check-ssl")) != server.is_on("ssl") {
+            let why = "checks have TLS where requests have it: these will fail until the checked port agrees";
+            let what = format!("server {} … check", server.name);
+            upstream.comment(self.report.left_out(&server.line.place, &what, why));
+        }
     }
 
     /// `option httpchk` and `http-check`.

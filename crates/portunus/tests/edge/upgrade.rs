@@ -10,11 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use super::client::openssl_get;
-use super::{ask, get, keystore, launcher_of, tls_listener, yaml};
+use super::{ask, get, launcher_of, yaml};
 use crate::harness::{
-    Gate, PATIENCE, PORTUNUS, Reply, Upstream, certificates, connect, path, read_response, read_to_end, vacant,
-    wait_until,
+    Gate, PATIENCE, PORTUNUS, Reply, Upstream, connect, path, read_response, read_to_end, vacant, wait_until,
 };
 
 /// A gate whose program can be replaced, with its control socket.

@@ -7,6 +7,7 @@ mod distribution;
 mod elsewhere;
 mod guards;
 mod haproxy;
+mod haproxy_checks;
 mod haproxy_guards;
 mod ingress;
 mod nginx;
