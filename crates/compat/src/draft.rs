@@ -80,6 +80,11 @@ impl Draft {
         }
     }
 
+    /// `%2F` goes on as it came, as at proxies that forward the path of a request unchanged.
+    pub(crate) fn encoded_slashes_pass(&mut self) {
+        self.settings.set("paths", Map::of([("allow_encoded_slash", Value::plain(true))]));
+    }
+
     /// The name of a policy that lets nobody pass, for what stands behind a rule that could not be carried.
     pub(crate) fn closed(&mut self) -> String {
         let mut policy = Map::of([("allow", Value::List(vec![Value::text(NOBODY)]))]);

@@ -58,6 +58,8 @@ environment that it names must be set.
 Exit status: 0 if everything was carried, 1 if something was left out (each such thing is a comment with file, line and reason), 2 if nothing was written.
 ";
 
+/// The buffer of HAProxy, bytes, which a request's header must fit in.
+const BUFFER: u64 = 16 << 10;
 /// HAProxy has no limit for bodies.
 const MAX_BODY: u64 = 1 << 40;
 /// Most hosts of a frontend.
@@ -216,7 +218,14 @@ impl Making<'_> {
         if let Some(time) = tunnels.max() {
             limits.set("tunnel_idle_timeout", duration(time));
         }
+        let size = |keyword: &str, default: u64| value(keyword).as_deref().and_then(number).unwrap_or(default);
+        let head = size("tune.bufsize", BUFFER).saturating_sub(size("tune.maxrewrite", BUFFER / 16));
+        let head = head.clamp(1 << 10, 32 << 10);
+        for key in ["max_request_line", "max_header_bytes"] {
+            limits.set(key, bytes(head));
+        }
         self.draft.settings.set("limits", limits);
+        self.draft.encoded_slashes_pass();
         let off = ["x_forwarded", "x_real_ip", "request_id", "via"].map(|key| (key, Value::plain(false)));
         self.draft.settings.set("forwarding", Map::of(off));
     }

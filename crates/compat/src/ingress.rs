@@ -116,6 +116,7 @@ fn translate(manifests: &Manifests, first: Option<&File>, report: &Report) -> Re
         making.draft.comment(comment);
     }
     making.draft.settings.set("limits", Map::of([("max_body", Value::text(bytes(DEFAULT_BODY)))]));
+    making.draft.encoded_slashes_pass();
     let mut wanted = Vec::new();
     for ingress in &manifests.ingresses {
         let own = making.wanted(ingress);
@@ -289,7 +290,10 @@ impl Making<'_> {
         route.set("upstream", upstream);
         if let Some(target) = &wanted.rewrite {
             match rewrite(target, expression) {
-                Ok(rewrite) => route.set("rewrite", rewrite),
+                Ok(rewrite) => {
+                    route.set("rewrite", rewrite);
+                    route.set("allow_encoded_slash", Value::plain(false));
+                }
                 Err(why) => {
                     let mut keys = respond(501);
                     keys.comment(self.report.left_out(

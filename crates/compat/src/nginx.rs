@@ -226,6 +226,7 @@ impl<'d> Making<'d> {
             limits.set("max_request_line", bytes(line.clamp(64, all)));
         }
         self.draft.settings.set("limits", limits);
+        self.draft.encoded_slashes_pass();
     }
 
     /// The servers of `http`.

@@ -164,7 +164,7 @@ impl RouteTable {
             return Routed::MethodInOtherCase;
         }
         match self.search(tree, sought, head.path()) {
-            Some((route, _)) if head.has_encoded_slash && !route.config.options.allow_encoded_slash => {
+            Some((route, _)) if head.has_encoded_slash && route.config.options.allow_encoded_slash != Some(true) => {
                 Routed::EncodedSlash
             }
             Some((route, params)) if self.hides_another(view, tree, sought, route, &params) => Routed::AmbiguousPath,

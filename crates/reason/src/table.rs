@@ -434,7 +434,7 @@ reasons! {
             "If it should be one, look at the route, its contract and the server; else nothing.";
         EncodedSlash "encoded_slash" Client 400
             "The path holds an encoded slash (`%2F`), which servers read in two ways."
-            "Set `allow_encoded_slash` on the route if the upstream expects them.";
+            "Set `allow_encoded_slash` on the route, or in `paths` for all routes, if the upstream expects them.";
         AmbiguousPath "ambiguous_path" Client 400
             "Some servers would read the path as that of another route or operation: escapes that they decode, empty segments, `;` parameters."
             "Correct the client, or set `allow_ambiguous_path` on the route if the upstream reads paths literally.";

@@ -477,7 +477,11 @@ impl<'d> Making<'d> {
         };
         route.set("upstream", upstream);
         match Self::rewritten(&proxy, location, &values, path) {
-            Ok(Some(rewrite)) => route.set("rewrite", rewrite),
+            Ok(Some(rewrite)) => {
+                route.set("rewrite", rewrite);
+                // nginx decodes what it rewrites: `%2F` would go on as a slash.
+                route.set("allow_encoded_slash", Value::plain(false));
+            }
             Ok(None) => {}
             Err(why) => return self.closed(pass, &why),
         }

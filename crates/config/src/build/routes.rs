@@ -64,6 +64,13 @@ fn not_for_requests(root: &Node) -> BTreeMap<&str, &str> {
     entries.iter().filter_map(|entry| Some((entry.key.as_str(), protocol(&entry.value)?))).collect()
 }
 
+/// Settings of a route, with what the file says for all of them.
+fn options(node: &Node, root: &Node) -> RouteOptions {
+    let options = RouteOptions::read(node);
+    let of_file = || root.get("paths").and_then(|paths| paths.get("allow_encoded_slash")).and_then(read::as_bool);
+    RouteOptions { allow_encoded_slash: options.allow_encoded_slash.or_else(of_file), ..options }
+}
+
 impl Build<'_> {
     pub(super) fn routes(&mut self, root: &Node) -> Vec<RouteConfig> {
         let mut known = Known {
@@ -141,6 +148,7 @@ impl Build<'_> {
         let name = name.unwrap_or_else(|| label(&methods, &hosts, &paths));
         let when = when.filter(|_| is_matched)?;
         let responses = self.response_rules(node, &known.responses);
+        let options = options(node, known.root);
         let mut routes = Vec::with_capacity(paths.len());
         for (path, (action, (request_headers, response_headers), log_fields)) in paths.into_iter().zip(of_paths) {
             routes.push(RouteConfig {
@@ -157,7 +165,7 @@ impl Build<'_> {
                 response_headers,
                 hsts: hsts.clone(),
                 max_body_bytes: read::size(node, "max_body"),
-                options: RouteOptions::read(node),
+                options: options.clone(),
                 upgrades: upgrades.clone(),
                 contract: contract.clone(),
                 policies: policies.clone(),

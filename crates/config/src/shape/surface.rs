@@ -142,6 +142,7 @@ pub(crate) static OBJECTS: &[&Object] = &[
     &HOST_RULE,
     &GEOIP,
     &FORWARDING,
+    &PATHS,
     &ADMIN,
     &ADMIN_TLS,
     &LOG,
@@ -286,6 +287,7 @@ pub(crate) static ROOT: Object = object(
             "(see there)",
             "Forwarding header fields to send and to trust.",
         ),
+        optional("paths", Shape::Object(&PATHS), "(see there)", "How paths of requests are read."),
         optional(
             "admin",
             Shape::Object(&ADMIN),

@@ -237,8 +237,10 @@ fn a_storm_of_rejected_requests_is_paid_for_by_the_work_that_is_done() {
     let count = |value: &serde_json::Value| value.as_u64().unwrap_or_default();
     let (good, busy) = (count(&report["good"]), count(&report["errors"]["busy"]));
     assert!(good > 0 && busy > 0, "{report}");
-    // Sixteen for each job that is done, by a pace that is learned on the way, and more where that of the machine changes; without that it is hundreds.
-    assert!(busy <= 100 * good, "{busy} rejections for {good} answers: {report}");
+    // Sixteen for each job that is done, by a pace that is learned on the way, and more where that of the machine changes; without that it is hundreds. On a
+    // machine that does little in this time, what is saved up for a spike is the most of it (`MAX_CREDIT` of the backlog, whose own tests turn the clock).
+    let saved_up = 8_192;
+    assert!(busy <= 100 * good + saved_up, "{busy} rejections for {good} responses: {report}");
     let errors = report["errors"].as_object().unwrap();
     assert!(errors.keys().all(|name| name == "busy"), "{report}");
 }

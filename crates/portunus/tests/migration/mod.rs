@@ -5,6 +5,7 @@
 mod beside;
 mod distribution;
 mod elsewhere;
+mod encoded_slashes;
 mod guards;
 mod haproxy;
 mod haproxy_checks;

@@ -77,7 +77,7 @@ async fn decide<B: MessageBody, A: ResponseSink>(
 ) -> Result<(), Failure> {
     let Asked { route, params } = asked;
     guard::check_method(original)?;
-    if original.has_encoded_slash && !route.config.options.allow_encoded_slash {
+    if original.has_encoded_slash && route.config.options.allow_encoded_slash != Some(true) {
         return Err(Rejection::of(Reason::EncodedSlash).into());
     }
     // Its client is whom its own fields name, as far as the asking proxy is trusted.

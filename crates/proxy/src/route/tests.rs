@@ -120,7 +120,7 @@ pub(super) fn route(text: &str) -> RouteConfig {
     for word in words {
         match word {
             ";" => route.options.allow_ambiguous_path = true,
-            "%2F" => route.options.allow_encoded_slash = true,
+            "%2F" => route.options.allow_encoded_slash = Some(true),
             "+redirect" => route.lenient.redirect_to_match = true,
             "+options" => route.lenient.response_options = true,
             "+head" => route.lenient.explicit_head = true,

@@ -1,4 +1,4 @@
-//! Keys of `forwarding` and `log`; those of `limits` are in `crate::limits`. Declares them, nothing else; `surface.rs` says how.
+//! Keys of `forwarding`, `paths` and `log`; those of `limits` are in `crate::limits`. Declares them, nothing else; `surface.rs` says how.
 
 use crate::table::*;
 
@@ -20,6 +20,17 @@ pub(crate) static FORWARDING: Object = object(
              claim to name the client are removed.",
         ),
     ]],
+);
+
+pub(in crate::shape) static PATHS: Object = object(
+    "paths",
+    "how paths of requests are read",
+    &[&[optional(
+        "allow_encoded_slash",
+        Shape::Bool,
+        "false",
+        "Accept `%2F` in a parameter, where a route does not say otherwise. A path that would be another route's if it were decoded is rejected all the same.",
+    )]],
 );
 
 pub(in crate::shape) static LOG: Object = object(

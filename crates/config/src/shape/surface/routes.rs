@@ -150,7 +150,7 @@ settings! {
             "Time without a byte in either direction of a WebSocket; then both sides are reset.";
         allow_ambiguous_path: bool = Shape::Bool, "false",
             "Accept paths that a server which decodes escapes before it matches (`%3A`, also twice), merges slashes or ignores `;` parameters would read as a path of another route, or of another operation of the contract. Otherwise they are rejected with 400.";
-        allow_encoded_slash: bool = Shape::Bool, "false",
+        allow_encoded_slash: Option<bool> = Shape::Bool, "(`paths.allow_encoded_slash`)",
             "Accept `%2F` in a parameter (package registries need it). Otherwise such paths are rejected with 400.";
         keep_method_override: bool = Shape::Bool, "false",
             "Forward X-HTTP-Method-Override, X-HTTP-Method and X-Method-Override. An upstream that obeys them executes a method that was never checked here. With `validate`: let requests with them pass.";

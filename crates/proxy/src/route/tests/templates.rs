@@ -14,7 +14,7 @@ fn write(
     write: impl FnOnce(&wire::http::RequestHead, &crate::route::Params, &mut Vec<u8>) -> Result<(), BadParameter>,
 ) -> Option<String> {
     let mut route = route(&format!("* * {path} %2F +empty"));
-    route.options.allow_encoded_slash = true;
+    route.options.allow_encoded_slash = Some(true);
     let table = RouteTable::compile_routes(&["web"], &[route]).unwrap();
     let head = head(&format!("GET h {request}")).unwrap();
     let Routed::Found(_, params) = table.find("web", &head) else { panic!("{path} does not match {request}") };
