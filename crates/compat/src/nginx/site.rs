@@ -477,13 +477,13 @@ impl<'d> Making<'d> {
         };
         route.set("upstream", upstream);
         match Self::rewritten(&proxy, location, &values, path) {
-            Ok(Some(rewrite)) => {
-                route.set("rewrite", rewrite);
-                // nginx decodes what it rewrites: `%2F` would go on as a slash.
-                route.set("allow_encoded_slash", Value::plain(false));
-            }
+            Ok(Some(rewrite)) => route.set("rewrite", rewrite),
             Ok(None) => {}
             Err(why) => return self.closed(pass, &why),
+        }
+        // nginx decodes what it puts in place of a path, be it the same: `%2F` would go on as a slash.
+        if proxy.uri.is_some() || route.get("rewrite").is_some() {
+            route.set("allow_encoded_slash", Value::plain(false));
         }
         if proxy.has_variables && path.is_none() && drops_query(&proxy, &values) {
             return self.closed(pass, "the query of the request would go on, which it does not");
