@@ -587,22 +587,43 @@ fn forward(proxy: &Proxy) -> Rule {
     }
 }
 
+/// What the words of `redirect` say, in any order.
+struct Redirect<'w> {
+    kind: &'w str,
+    to: &'w str,
+    code: &'w str,
+    drops_query: bool,
+}
+
+impl Redirect<'_> {
+    /// # Errors
+    /// What cannot be said.
+    fn of(words: &[String]) -> Result<Redirect<'_>, String> {
+        let mut found = Redirect { kind: "", to: "", code: "302", drops_query: false };
+        let mut words = words.iter().skip(1).map(String::as_str);
+        while let Some(word) = words.next() {
+            match word {
+                "scheme" | "prefix" | "location" if found.kind.is_empty() => {
+                    (found.kind, found.to) = (word, words.next().ok_or("it says no target")?);
+                }
+                "code" => found.code = words.next().unwrap_or_default(),
+                "drop-query" => found.drops_query = true,
+                "append-slash" | "ignore-empty" | "set-cookie" | "clear-cookie" | "set-cookie-fmt" | "keep-query" => {
+                    return Err(format!("its option `{word}` cannot be carried"));
+                }
+                _ => return Err(format!("`{word}` of it is not known")),
+            }
+        }
+        match found.kind {
+            "" => Err("it is to a scheme, a prefix or a location".to_owned()),
+            _ => Ok(found),
+        }
+    }
+}
+
 /// `redirect`.
 fn redirect(words: &[String], facts: Facts, is_path_changed: bool) -> Result<Map, String> {
-    let (kind, to) = match words {
-        [_, kind, to, ..] => (kind.as_str(), to.as_str()),
-        _ => return Err("it says no target".to_owned()),
-    };
-    let after =
-        |word: &str| words.iter().position(|other| other == word).and_then(|at| words.get(at + 1)).map(String::as_str);
-    if words.iter().any(|word| {
-        matches!(
-            word.as_str(),
-            "append-slash" | "ignore-empty" | "set-cookie" | "clear-cookie" | "set-cookie-fmt" | "keep-query"
-        )
-    }) {
-        return Err("an option of it cannot be carried".to_owned());
-    }
+    let Redirect { kind, to, code, drops_query } = Redirect::of(words)?;
     let (to, query) = match kind {
         "scheme" => {
             let scheme = template::constant(to, facts).ok_or("its scheme is made of the request")?;
@@ -612,18 +633,15 @@ fn redirect(words: &[String], facts: Facts, is_path_changed: bool) -> Result<Map
             let (to, _) = template::target(to, facts)?;
             (format!("{}{{path}}", if to == "/" { "" } else { to.as_str() }), template::Query::Keep)
         }
-        "location" => template::target(to, facts)?,
-        _ => return Err("it is to a scheme, a prefix or a location".to_owned()),
+        _ => template::target(to, facts)?,
     };
     if is_path_changed && to.contains("{path}") {
         return Err("the path was changed before".to_owned());
     }
-    let status = after("code").map_or(Some(302), |code| code.parse::<u16>().ok());
-    let status = status
-        .filter(|status| matches!(status, 301 | 302 | 303 | 307 | 308))
-        .ok_or("its code is none of a redirect")?;
+    let status = code.parse::<u16>().ok().filter(|status| matches!(status, 301 | 302 | 303 | 307 | 308));
+    let status = status.ok_or("its code is none of a redirect")?;
     let mut keys = Map::of([("to", Value::text(to)), ("status", Value::plain(status))]);
-    if query == template::Query::Drop || words.iter().any(|word| word == "drop-query") {
+    if query == template::Query::Drop || drops_query {
         keys.set("query", "drop");
     }
     Ok(Map::of([("redirect", keys.into())]))

@@ -275,7 +275,7 @@ impl Making<'_> {
         }
         self.source(proxy, &used, &mut upstream)?;
         self.balance(proxy, &used, is_tcp, &mut upstream);
-        self.health(proxy, &used, &mut upstream);
+        self.health(proxy, &used, &mut upstream)?;
         self.times(proxy, &used, is_tcp, &mut upstream);
         if let Some(why) = Draft::rejects_upstream(&upstream) {
             return Err(format!("its servers cannot be carried: {why}"));
@@ -488,7 +488,8 @@ impl Making<'_> {
         }
     }
 
-    fn health(&self, proxy: &Proxy, used: &[&Server<'_>], upstream: &mut Map) {
+    /// Checks. What servers say to one may decide who is written to, as of a primary and its replicas: where it cannot be asked for, nobody is.
+    fn health(&self, proxy: &Proxy, used: &[&Server<'_>], upstream: &mut Map) -> Result<(), String> {
         let checks: Vec<&Line> =
             proxy.lines.iter().filter(|line| line.word(0) == "tcp-check" || line.word(0) == "external-check").collect();
         let others = [
@@ -502,7 +503,18 @@ impl Making<'_> {
             "tcp-check",
             "external-check",
         ];
-        let Some(first) = used.iter().find(|server| server.is_on("check")) else { return };
+        let Some(first) = used.iter().find(|server| server.is_on("check")) else { return Ok(()) };
+        if let Some(line) = checks.iter().find(|line| line.word(0) == "external-check" || line.word(1) == "expect") {
+            return Err(format!(
+                "`{}` ({}) decides which servers are used, and is not asked here",
+                line.shown(),
+                line.place
+            ));
+        }
+        let ports = |server: &&Server<'_>| server.value("port") != first.value("port") && server.is_on("check");
+        if proxy.option("httpchk").is_some() && used.iter().any(|server| ports(server)) {
+            return Err("its servers are checked at different ports".to_owned());
+        }
         let other = others
             .iter()
             .find_map(|name| proxy.option(name))
@@ -534,6 +546,7 @@ impl Making<'_> {
             }
         }
         upstream.set("health", health);
+        Ok(())
     }
 
     /// Checks have the TLS of the upstream; there, that of their server where no other port is asked, unless it says so.

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use wire::http::field_kind::FieldKind;
 
+use super::fields::asked_for;
 use super::forward::Proxy;
 use super::scope::{Scope, number, size};
 use super::site::Making;
@@ -13,6 +14,7 @@ use super::values::Values;
 use super::{guards, known};
 use crate::addresses::{Rule, lists, network};
 use crate::files::Unread;
+use crate::header_fields::field_fits;
 use crate::migration::absolute;
 use crate::native::{Map, Value, bytes};
 
@@ -254,15 +256,14 @@ impl Making<'_> {
         let mut comments = Vec::new();
         let mut copied = Vec::new();
         for set in scope.all(&["auth_request_set"]) {
-            let field = set.arg(1).strip_prefix("$upstream_http_").map(|name| name.replace('_', "-"));
-            let variable = set.arg(0);
-            let sent = scope.all(&["proxy_set_header"]).into_iter().find(|header| header.arg(1) == variable);
-            match (field, sent) {
-                (Some(field), Some(header)) if header.arg(0).eq_ignore_ascii_case(&field) => copied.push(field),
+            let field = asked_for(scope, set.arg(0)).filter(|field| field_fits(field, "").is_ok());
+            let sent = scope.all(&["proxy_set_header"]).into_iter().any(|header| header.arg(1) == set.arg(0));
+            match field {
+                Some(field) if sent => copied.push(field),
                 _ => comments.push(self.report.left_out(
                     &set.place,
                     &set.shown(),
-                    "fields are copied under their own names only",
+                    "only fields of the service's response that `proxy_set_header` sends on are copied",
                 )),
             }
         }

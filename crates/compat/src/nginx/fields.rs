@@ -81,9 +81,17 @@ impl Forwarding {
         match field {
             "x-real-ip" => self.x_real_ip,
             "x-request-id" => self.request_id,
-            _ => self.x_forwarded && field.starts_with("x-forwarded-"),
+            "x-forwarded-for" | "x-forwarded-proto" | "x-forwarded-host" | "x-forwarded-port" => self.x_forwarded,
+            _ => false,
         }
     }
+}
+
+/// The field of the response of `auth_request` that a variable stands for.
+pub(crate) fn asked_for(scope: &Scope<'_>, variable: &str) -> Option<String> {
+    let is_asked = scope.one("auth_request").is_some_and(|directive| directive.arg(0) != "off");
+    let set = scope.all(&["auth_request_set"]).into_iter().rev().find(|set| set.arg(0) == variable && is_asked)?;
+    Some(set.arg(1).strip_prefix("$upstream_http_")?.replace('_', "-"))
 }
 
 impl Making<'_> {
@@ -109,6 +117,12 @@ impl Making<'_> {
                 field if FRAMING.contains(&field) => {}
                 field if self.forwarding.writes(field) => {}
                 _ if value.is_empty() => remove.push(field),
+                _ if let Some(header) = asked_for(scope, value) => {
+                    // Under its own name the policy copies it.
+                    if header != field && field_fits(&field, "").is_ok() {
+                        set.insert(field, format!("{{header.{header}}}"));
+                    }
+                }
                 // What the client sends goes on by itself.
                 field
                     if is_variable(value, &format!("http_{}", field.replace('-', "_")))

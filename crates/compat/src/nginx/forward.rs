@@ -25,9 +25,14 @@ pub(crate) struct Proxy {
     pub(crate) port: u16,
     /// What stands behind the server, from the slash on.
     pub(crate) uri: Option<String>,
+    /// Whether the target goes on as the client sent it, whatever was rewritten: `$request_uri` behind the server.
+    pub(crate) is_untouched: bool,
     /// Whether variables stand in the URI, which is then all that is forwarded.
     pub(crate) has_variables: bool,
 }
+
+/// The target as the client sent it.
+const UNTOUCHED: &str = "${request_uri}";
 
 impl Proxy {
     /// Reads the argument of `proxy_pass`.
@@ -46,6 +51,11 @@ impl Proxy {
             });
         };
         let default = if tls { 443 } else { 80 };
+        let is_untouched = rest.ends_with(UNTOUCHED);
+        let rest = rest.strip_suffix(UNTOUCHED).unwrap_or(rest);
+        if is_untouched && rest.trim_start_matches("unix:/").contains(['/', '?']) {
+            return Err("what the client asked for stands behind another path".to_owned());
+        }
         if let Some(socket) = rest.strip_prefix("unix:") {
             let (path, uri) = match socket.split_once(':') {
                 Some((path, uri)) => (path, Some(uri.to_owned())),
@@ -62,6 +72,7 @@ impl Proxy {
                 host: "localhost".to_owned(),
                 port: 0,
                 uri,
+                is_untouched,
                 has_variables,
             });
         }
@@ -87,6 +98,7 @@ impl Proxy {
             host: if port == default { host.to_owned() } else { format!("{host}:{port}") },
             port,
             uri: (!uri.is_empty()).then(|| uri.to_owned()),
+            is_untouched,
             has_variables: uri.contains("${"),
         })
     }
@@ -187,8 +199,16 @@ impl<'d> Making<'d> {
         }
         if scope.is_on("proxy_ssl") {
             let host = to.rsplit_once(':').map_or(to, |(host, _)| host).to_owned();
-            let proxy =
-                Proxy { tls: true, grpc: false, server: String::new(), host, port: 0, uri: None, has_variables: false };
+            let proxy = Proxy {
+                tls: true,
+                grpc: false,
+                server: String::new(),
+                host,
+                port: 0,
+                uri: None,
+                is_untouched: false,
+                has_variables: false,
+            };
             self.tls_to_servers("proxy", scope, &proxy, &mut upstream)?;
         }
         if protocol == "tcp" && is_transparent(scope) {

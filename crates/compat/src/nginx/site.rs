@@ -16,7 +16,7 @@ use crate::cells::{Language, Unplanned};
 use crate::certificates::Links;
 use crate::conditions::When;
 use crate::draft::Draft;
-use crate::expressions::literal;
+use crate::expressions::{Subject, literal, native};
 use crate::files::Files;
 use crate::migration::Report;
 use crate::native::{Map, Value, bytes, duration};
@@ -378,6 +378,11 @@ impl<'d> Making<'d> {
             };
             return self.cell(Language::Expression { text: text.to_owned(), except }, stages.to_vec(), keys);
         }
+        if let Language::Prefix(start) = language
+            && let Some(text) = covering(text, start)
+        {
+            return self.cell(Language::Expression { text, except: Vec::new() }, stages.to_vec(), keys);
+        }
         let mut closed = respond(501);
         let why = "an expression that meets its location in the middle; the location is answered 501";
         closed.comment(self.report.left_out(&directive.place, &directive.shown(), why));
@@ -475,6 +480,9 @@ impl<'d> Making<'d> {
             Ok(found) => found,
             Err(why) => return self.closed(pass, &why),
         };
+        if proxy.is_untouched && path.is_some() {
+            return self.closed(pass, "a path is rewritten, and the one before goes on");
+        }
         route.set("upstream", upstream);
         match Self::rewritten(&proxy, location, &values, path) {
             Ok(Some(rewrite)) => route.set("rewrite", rewrite),
@@ -657,4 +665,16 @@ impl Stages {
         }
         out
     }
+}
+
+/// An expression of a start and a group of all that follows, narrowed to the paths of a location that begins so: `^/a/(.*)` and `/a/b/` are `/a/(b/.*)`.
+fn covering(text: &str, location: &str) -> Option<String> {
+    // How the native forms of such expressions go on behind their start.
+    let all = ["^/(.*)", "^/(.*)$"]
+        .into_iter()
+        .filter_map(|whole| Some(native(whole, false, Subject::Decoded).ok()?.strip_prefix("/(")?.to_owned()));
+    let (start, all) = all.filter_map(|all| Some((text.strip_suffix(all.as_str())?.strip_suffix('(')?, all))).next()?;
+    let parts = (0..=location.len()).filter_map(|at| location.split_at_checked(at));
+    let (_, rest) = parts.filter(|(own, _)| literal(own) == start).last()?;
+    Some(format!("{start}({}{all}", literal(rest)))
 }

@@ -101,11 +101,7 @@ fn what_checks_ask_that_is_not_carried_is_said() {
         ),
         ("option mysql-check", "check", "option mysql-check: a server that takes a connection is healthy"),
         ("option redis-check", "check", "option redis-check: a server that takes a connection is healthy"),
-        (
-            "option tcp-check\n tcp-check send PING\\r\\n\n tcp-check expect string +PONG",
-            "check",
-            "option tcp-check: a server",
-        ),
+        ("option tcp-check\n tcp-check connect", "check", "option tcp-check: a server"),
         (
             "option httpchk GET /primary",
             "check check-ssl verify none port 8008",
@@ -118,5 +114,24 @@ fn what_checks_ask_that_is_not_carried_is_said() {
         let (errors, code) = import(check, server);
         assert!(errors.contains(said), "{check} {server}: {errors}");
         assert_eq!(code, Some(1), "{check} {server}");
+    }
+    // What a server says decides whether it is the one that may be written to: where it is not asked, nothing goes to any.
+    for (check, said) in [
+        (
+            "option tcp-check\n tcp-check send info\\r\\n\n tcp-check expect string role:master",
+            "`tcp-check expect string role:master` (h.cfg:6) decides which servers are used, and is not asked here; nobody passes",
+        ),
+        (
+            "option external-check\n external-check command /bin/true",
+            "`external-check command /bin/true` (h.cfg:5) decides which servers are used, and is not asked here; nobody passes",
+        ),
+        (
+            "option httpchk GET /\n server zero 127.0.0.1:9 check port 8009",
+            "its servers are checked at different ports; nobody passes",
+        ),
+    ] {
+        let (errors, code) = import(check, "check port 8008");
+        assert!(errors.contains(said), "{check}: {errors}");
+        assert_eq!(code, Some(1), "{check}");
     }
 }

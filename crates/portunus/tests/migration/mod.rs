@@ -20,4 +20,5 @@ mod nginx_left_out;
 mod nginx_rates;
 mod nginx_stream;
 mod packages;
+mod published;
 mod terminators;

@@ -1,0 +1,150 @@
+//! Idioms of configurations that applications publish, beside the originals: subpaths, fields behind proxies, who has signed in, redirects.
+
+use super::beside::{Beside, Program, get};
+
+fn nginx(text: &str) -> Beside {
+    Beside::start(&Program::Nginx, text, &["web"])
+}
+
+fn haproxy(text: &str) -> Beside {
+    let defaults = "defaults\n mode http\n timeout connect 5s\n timeout client 30s\n timeout server 30s\n";
+    Beside::start(&Program::Haproxy, &format!("{defaults}{text}\n"), &["web"])
+}
+
+fn nothing_is_left_out(site: &Beside) {
+    assert_eq!(site.left_out(), Vec::<String>::new(), "{}", site.yaml());
+}
+
+/// An expression that covers the whole of another, longer location.
+#[test]
+fn a_subpath_is_stripped_in_a_location_within_it() {
+    let site = nginx(
+        "server {
+            listen @web@;
+            location /grafana/ { rewrite ^/grafana/(.*) /$1 break; proxy_pass http://@A@; }
+            location /grafana/api/live/ { rewrite ^/grafana/(.*) /$1 break; proxy_pass http://@B@; }
+            location ^~ /app/api { rewrite ^/app/(.*)$ /$1 break; proxy_pass http://@C@; }
+            location / { proxy_pass http://@C@; }
+        }",
+    );
+    nothing_is_left_out(&site);
+    let paths = [
+        "/grafana/",
+        "/grafana/d/x?y=1",
+        "/grafana/api/live/ws",
+        "/grafana/api/live/",
+        "/grafana/api/lively",
+        "/grafana/api/live/a%20b",
+        "/app/api",
+        "/app/apis/x",
+        "/app/x",
+        "/",
+    ];
+    site.compare_paths("a.test", &paths);
+}
+
+#[test]
+fn a_target_is_handed_on_untouched() {
+    let site = nginx(
+        "server {
+            listen @web@;
+            location / { proxy_pass http://@A@$request_uri; }
+            location /b/ { proxy_pass http://@B@$request_uri; }
+        }",
+    );
+    nothing_is_left_out(&site);
+    site.compare_paths("a.test", &["/", "/a?b=c", "/a%2Fb?x=%2F", "/b/x%20y?z", "/b/a//b"]);
+    let closed = nginx(
+        "server {
+            listen @web@;
+            location / { proxy_pass http://@A@; }
+            location /c/ { rewrite ^/c/(.*)$ /$1 break; proxy_pass http://@A@$request_uri; }
+            location /d/ { proxy_pass http://@A@/x$request_uri; }
+        }",
+    );
+    for path in ["/c/x", "/d/x"] {
+        assert_eq!(closed.ask("web", &get("a.test", path))[1].status, 501, "{path}: {}", closed.yaml());
+    }
+}
+
+/// Only the four fields that the program writes itself stand for those of the file.
+#[test]
+fn further_fields_of_proxies_go_on() {
+    let site = nginx(
+        "server {
+            listen @web@;
+            location / {
+                proxy_pass http://@A@;
+                proxy_set_header Host $http_host;
+                proxy_set_header X-Forwarded-For $remote_addr;
+                proxy_set_header X-Forwarded-Proto $scheme;
+                proxy_set_header X-Forwarded-Host $host;
+                proxy_set_header X-Forwarded-Port $server_port;
+                proxy_set_header X-Forwarded-Ssl on;
+                proxy_set_header X-Forwarded-Prefix /app;
+                proxy_set_header X-Forwarded-Scheme $scheme;
+                proxy_set_header X-Forwarded-Server edge;
+            }
+        }",
+    );
+    nothing_is_left_out(&site);
+    let [_, ours] = site.ask("web", "GET / HTTP/1.1\nHost: a.test\nX-Forwarded-Ssl: off\nX-Forwarded-Prefix: /evil");
+    let fields = ours.seen.unwrap().3;
+    for (field, value) in [
+        ("x-forwarded-ssl", "on"),
+        ("x-forwarded-prefix", "/app"),
+        ("x-forwarded-scheme", "http"),
+        ("x-forwarded-server", "edge"),
+        ("x-forwarded-proto", "http"),
+    ] {
+        assert_eq!(fields.get(field).map(String::as_str), Some(value), "{field}: {fields:?}");
+    }
+}
+
+/// The service says who it is, and the application learns it, whatever the client says.
+#[test]
+fn who_has_signed_in_goes_on_under_the_name_that_the_application_reads() {
+    let site = nginx(
+        "server {
+            listen @web@;
+            location = /auth {
+                internal;
+                proxy_pass http://@B@/verify;
+                proxy_pass_request_body off;
+                proxy_set_header Content-Length \"\";
+            }
+            location / {
+                auth_request /auth;
+                auth_request_set $from $upstream_http_x_from_upstream;
+                auth_request_set $by $upstream_http_x_powered_by;
+                proxy_set_header X-From-Upstream $from;
+                proxy_set_header X-User $by;
+                proxy_pass http://@A@;
+            }
+        }",
+    );
+    nothing_is_left_out(&site);
+    let [theirs, ours] =
+        site.ask("web", "GET / HTTP/1.1\nHost: a.test\nX-From-Upstream: evil\nX-User: evil\nX-Powered-By: evil");
+    let (theirs, ours) = (theirs.seen.unwrap().3, ours.seen.unwrap().3);
+    for (field, value) in [("x-from-upstream", "yes"), ("x-user", "x")] {
+        assert_eq!(theirs.get(field).map(String::as_str), Some(value));
+        assert_eq!(ours.get(field).map(String::as_str), Some(value), "{ours:?}: {}", site.yaml());
+    }
+}
+
+#[test]
+fn words_of_a_redirect_stand_in_any_order() {
+    let site = haproxy(
+        "frontend www
+            bind @web@
+            acl in_place path_beg /jenkins
+            http-request redirect code 301 prefix /jenkins unless in_place
+            http-request redirect drop-query code 307 location /jenkins/new if { path /jenkins/old }
+            default_backend app
+        backend app
+            server one @A@",
+    );
+    nothing_is_left_out(&site);
+    site.compare_paths("a.test", &["/", "/a?b=c", "/jenkins", "/jenkins/x", "/jenkins/old?x=1", "/jenkins/old"]);
+}
