@@ -12,6 +12,13 @@ FIELDS = ["x", "X-Y", "user-agent", "cookie", "referer", "x-forwarded-for", "hos
 VALUES = ["a", "b", "A", "1", "a.test", "bot", "a,b"]
 
 
+# Ways in which people strip the start of a path.
+STRIPPED = [
+    r"replace-path /a/(.*) /\1", r"replace-path ^/a/(.*)$ /\1", r"replace-path /a(/)?(.*) /\2", r"replace-path /a\/?(.*) \/\1", r"replace-path ^/a(/.*)? /z\1",
+    "set-path %[path,regsub(^/a/?,/)]", "set-path %[path,regsub(^/a,)]", "set-path %[path,regsub(^/a,/b)]",
+]
+
+
 def command(file, _folder):
     return ["haproxy", "-db", "-f", file]
 
@@ -67,7 +74,9 @@ def rule(chosen):
         f"tcp-request content {chosen.choice(['accept', 'reject'])} {chosen.choice(['if { src 127.0.0.2 }', 'if HTTP', 'unless { src 127.0.0.1 }'])}",
         f"http-request set-path {chosen.choice(['/z', '/z%[path]'])} {maybe}",
         f"use_backend {chosen.choice('BC')} {always}",
-    ], [35, 10, 10, 5, 5, 5, 5, 5, 5, 15])[0]
+        f"http-request redirect {chosen.choice(['code 301 prefix /r', 'location /r code 307', 'drop-query location /r'])} {always}",
+        f"http-request {chosen.choice(STRIPPED)} {maybe}",
+    ], [35, 10, 10, 5, 5, 5, 5, 5, 5, 15, 5, 8])[0]
 
 
 def requests(chosen, frontend):

@@ -25,7 +25,7 @@ def whole(sites, addresses, folder, _servers):
 
 
 def passed(chosen, servers, has_uri=True):
-    uri = chosen.choice(["", "", "", "/", "/y", "/y/"]) if has_uri else ""
+    uri = chosen.choice(["", "", "", "/", "/y", "/y/", "$request_uri"]) if has_uri else chosen.choice(["", "", "", "$request_uri"])
     return f"proxy_pass http://{servers[chosen.choice('ABC')]}{uri};"
 
 
@@ -77,7 +77,7 @@ def location(chosen, servers):
             chosen.choice(["deny all;", "allow 127.0.0.1; deny all;", "deny 127.0.0.1;", "deny ::/0;", "allow ::1; deny all;"]),
             f"limit_except {chosen.choice(['GET', 'POST', 'GET POST'])} {{ {chosen.choice(['deny all;', 'deny 127.0.0.1;', 'allow 127.0.0.1; deny all;'])} }}",
             f"set $s {chosen.choice(['1', '2', '$http_x'])};",
-            "rewrite ^/a/(.*)$ /q/$1 break;",
+            f"rewrite {chosen.choice(['^/a/(.*)$', '^/a/(.*)', '^/(.*)', '^/a(/.*)?$'])} /q/$1 break;",
             "internal;",
             "satisfy any;",
             "try_files $uri =404;",

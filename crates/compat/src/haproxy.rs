@@ -365,8 +365,9 @@ impl Making<'_> {
         for rules in places.iter().filter_map(|place| self.rules.get(*place)) {
             let all = [&rules.requests, &rules.switching, &rules.servers, &rules.responses];
             for rule in all.into_iter().flatten() {
-                if let Action::Path { start, .. } = &rule.action {
+                if let Action::Path { start, alone, .. } = &rule.action {
                     languages.push(Language::Prefix(start.clone()));
+                    languages.extend(alone.clone().map(Language::Exact));
                 }
                 for test in rule.condition.tests() {
                     match test {

@@ -57,6 +57,10 @@ files one may be a whole configuration; the others stand in its `http`.
 Exit status: 0 if everything was carried, 1 if something was left out (each such thing is a comment with file, line and reason), 2 if nothing was written.
 ";
 
+/// How large a header may be, there.
+const HEADER_BUFFERS: &str = "large_client_header_buffers";
+/// The largest header that is taken here, bytes.
+const MAX_HEADER: u64 = 32 << 10;
 /// nginx takes bodies up to this size unless it is said otherwise.
 const DEFAULT_BODY: u64 = 1 << 20;
 
@@ -218,15 +222,24 @@ impl<'d> Making<'d> {
         } else if let Some(count) = scope.word("keepalive_requests").and_then(number).filter(|count| *count > 0) {
             limits.set("max_requests_per_connection", Value::plain(count.min(1 << 40)));
         }
-        if let Some(buffers) = scope.one("large_client_header_buffers")
-            && let (Some(count), Some(line)) = (number(buffers.arg(0)), size(buffers.arg(1)))
-        {
-            let all = count.saturating_mul(line).clamp(1 << 10, 32 << 10);
-            limits.set("max_header_bytes", bytes(all));
-            limits.set("max_request_line", bytes(line.clamp(64, all)));
+        if let Some(buffers) = scope.one(HEADER_BUFFERS) {
+            self.header_limits(buffers, &mut limits);
         }
         self.draft.settings.set("limits", limits);
         self.draft.encoded_slashes_pass();
+    }
+
+    /// The sizes of headers that are taken: at most what is taken here.
+    fn header_limits(&mut self, buffers: &Directive, limits: &mut Map) {
+        let (Some(count), Some(line)) = (number(buffers.arg(0)), size(buffers.arg(1))) else { return };
+        let all = count.saturating_mul(line);
+        if all > MAX_HEADER {
+            let why = format!("headers have at most {}", bytes(MAX_HEADER));
+            limits.comment(self.report.differs(&buffers.place, &buffers.shown(), &why));
+        }
+        let all = all.clamp(1 << 10, MAX_HEADER);
+        limits.set("max_header_bytes", bytes(all));
+        limits.set("max_request_line", bytes(line.clamp(64, all)));
     }
 
     /// The servers of `http`.
@@ -386,8 +399,17 @@ impl<'d> Making<'d> {
                 }
             }
         }
+        if socket.http3 {
+            native.set("http3", Value::plain(true));
+        }
         if socket.proxy_protocol {
             native.set("proxy_protocol", self.proxy_protocol(socket, servers, clients));
+        }
+        // As in nginx, what the default server says counts before a name is known.
+        if let Some(buffers) = servers.get(socket.default)?.inner().iter().find(|one| one.name == HEADER_BUFFERS) {
+            let mut limits = Map::default();
+            self.header_limits(buffers, &mut limits);
+            native.set("limits", limits);
         }
         Some(native)
     }

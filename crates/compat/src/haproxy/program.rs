@@ -368,6 +368,17 @@ impl Making<'_> {
                     ));
                 }
             },
+            Action::BeginsWith(start) => {
+                let begins = match walk.region.base() {
+                    Language::Exact(path) => path.starts_with(start.as_str()),
+                    Language::Prefix(prefix) => prefix.starts_with(start.as_str()),
+                    _ => false,
+                };
+                if !begins {
+                    let why = "a path that holds this further on is changed, too; answered 501";
+                    return Done::End(self.closed(rule, why, state));
+                }
+            }
             Action::Path { .. } | Action::WholePath(_) => match rewritten(&walk.region, &rule.action, state) {
                 Ok(rewrite) => state.rewrite = rewrite.or(state.rewrite.take()),
                 Err(why) => return Done::End(self.closed(rule, why, state)),
@@ -701,7 +712,10 @@ fn rewritten(region: &Region, action: &Action, state: &State) -> Result<Option<S
     }
     let (start, to) = match action {
         Action::WholePath(to) => return Ok(Some(to.clone())),
-        Action::Path { start, to } => (start, to),
+        Action::Path { to, alone: Some(alone), .. } if *region.base() == Language::Exact(alone.clone()) => {
+            return Ok(Some(template::literal(to)));
+        }
+        Action::Path { start, to, .. } => (start, to),
         _ => return Ok(None),
     };
     let (own, rest) = match region.base() {

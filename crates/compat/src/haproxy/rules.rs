@@ -49,9 +49,13 @@ pub(crate) enum Action {
     Path {
         start: String,
         to: String,
+        /// A path that is this alone is sent as what is put in.
+        alone: Option<String>,
     },
     /// A template takes the place of the path.
     WholePath(String),
+    /// What follows is known of paths that begin so; others are closed.
+    BeginsWith(String),
     Track {
         slot: String,
         key: String,
@@ -362,10 +366,14 @@ fn set_path(format: &str) -> Changes {
         let mut parts = arguments.split(',').map(|part| part.trim_matches(['\'', '"']));
         if let (Some(regex), Some(to)) = (parts.next(), parts.next())
             && parts.next().is_none_or(|flags| flags.is_empty())
-            && let Some(start) = plain_start(regex)
+            && let Some((start, is_slash_optional)) = start_and_slash(regex)
+            && (to == "/" || !is_slash_optional)
             && (to.is_empty() || canonical_start(to).as_deref() == Some(to))
         {
-            return path(&start, to, Rest::Any);
+            return match is_slash_optional {
+                true => without_start(&start),
+                false => path(&start, to, Rest::Any),
+            };
         }
         return closed_path("a path is changed by this expression");
     }
@@ -398,6 +406,23 @@ enum Rest {
 fn replaced(regex: &str, format: &str) -> Changes {
     let closed = || closed_path("a path is changed by this expression");
     let (whole, ends) = regex.strip_suffix('$').map_or((regex, false), |whole| (whole, true));
+    // An expression without `^` is found anywhere in a path, and what it makes is all that is left.
+    if let Some(text) = whole.strip_suffix("(.*)").filter(|text| !text.starts_with('^') && !text.is_empty()) {
+        let anchored = format!("^{text}(.*)");
+        let Some((start, _)) = start_and_slash(&format!("^{text}")) else { return closed() };
+        let mut out = vec![(Action::BeginsWith(start), None)];
+        out.extend(replaced(&anchored, format));
+        return out;
+    }
+    for (group, optional) in [("\\2", "(/)?"), ("\\1", "/?"), ("\\1", "\\/?")] {
+        let to = format.replace("\\/", "/");
+        if let Some(start) = whole.strip_suffix("(.*)").and_then(|start| start.strip_suffix(optional))
+            && let Some(start) = plain_start(start)
+            && to.strip_suffix(group) == Some("/")
+        {
+            return without_start(&start);
+        }
+    }
     for (rest, kind) in [
         ("(/.*)?", if ends { Rest::SegmentsOrNone } else { Rest::SegmentsOrLost }),
         ("(/.*)", Rest::Segments),
@@ -415,10 +440,29 @@ fn replaced(regex: &str, format: &str) -> Changes {
     closed()
 }
 
+/// Paths without this start and the slash behind it. What goes on within the segment is closed, which nobody means.
+fn without_start(start: &str) -> Changes {
+    let within = Language::Expression { text: format!("{}[^/].*", literal(start)), except: Vec::new() };
+    let why = "a path that goes on within the segment is changed, too";
+    vec![
+        (Action::Closed(why.to_owned()), Some(Test::Paths(vec![within]))),
+        (Action::Path { start: format!("{start}/"), to: "/".to_owned(), alone: Some(start.to_owned()) }, None),
+    ]
+}
+
+/// The start of paths of an expression with `^`, and whether a slash may follow.
+fn start_and_slash(regex: &str) -> Option<(String, bool)> {
+    let optional = ["(/)?", "\\/?", "/?"].into_iter().find_map(|slash| regex.strip_suffix(slash));
+    match optional {
+        Some(start) => plain_start(start).map(|start| (start, true)),
+        None => plain_start(regex).map(|start| (start, false)),
+    }
+}
+
 /// Another start of paths. What would become no path, or is not said by a start, is closed first.
 fn path(start: &str, to: &str, rest: Rest) -> Changes {
     let is_segment = start.ends_with('/');
-    let changed = |start: String, to: String| (Action::Path { start, to }, None);
+    let changed = |start: String, to: String| (Action::Path { start, to, alone: None }, None);
     let closed = |paths: Language| {
         (Action::Closed("what this makes of the path is none".to_owned()), Some(Test::Paths(vec![paths])))
     };
@@ -535,7 +579,8 @@ mod tests {
 
     #[test]
     fn paths_that_are_changed() {
-        let path = |start: &str, to: &str| (Action::Path { start: start.to_owned(), to: to.to_owned() }, None);
+        let path =
+            |start: &str, to: &str| (Action::Path { start: start.to_owned(), to: to.to_owned(), alone: None }, None);
         let whole = |to: &str| vec![(Action::WholePath(to.to_owned()), None)];
         let closed = |paths: Language| {
             (Action::Closed("what this makes of the path is none".to_owned()), Some(Test::Paths(vec![paths])))

@@ -512,7 +512,7 @@ impl Making<'_> {
             ));
         }
         let ports = |server: &&Server<'_>| server.value("port") != first.value("port") && server.is_on("check");
-        if proxy.option("httpchk").is_some() && used.iter().any(|server| ports(server)) {
+        if proxy.option("httpchk").is_some() && used.iter().any(ports) {
             return Err("its servers are checked at different ports".to_owned());
         }
         let other = others

@@ -160,6 +160,12 @@ impl Making<'_> {
         Ok(())
     }
 
+    /// Whether a listener is for QUIC.
+    fn serves_http3(&self) -> bool {
+        let is_quic = |listen: &Directive| listen.name == "listen" && listen.args.iter().any(|arg| arg == "quic");
+        self.server.is_some_and(|server| server.inner().iter().any(is_quic))
+    }
+
     /// The value of a field that goes upstream.
     fn field(&self, field: &str, value: &str, values: &Values) -> Result<String, String> {
         // The client's own claims do not go on: what we know of it does.
@@ -212,6 +218,14 @@ impl Making<'_> {
             let (field, value) = (directive.arg(0), directive.arg(1));
             let always = directive.arg(2) == "always";
             if value.is_empty() || status.is_some_and(|status| !always && !ORDINARY.contains(&status)) {
+                continue;
+            }
+            // Whoever serves HTTP/3 says where; a client that is told of it elsewhere would try in vain.
+            if field.eq_ignore_ascii_case("alt-svc") && value.contains("h3") {
+                if !self.serves_http3() {
+                    let why = "HTTP/3 is not served";
+                    route.comment(self.report.left_out(&directive.place, &directive.shown(), why));
+                }
                 continue;
             }
             match self.response_field(directive, always || status.is_some(), values) {

@@ -16,6 +16,8 @@ pub(crate) struct Socket {
     pub(crate) port: Option<u16>,
     pub(crate) tls: bool,
     pub(crate) http2: bool,
+    /// Whether HTTP/3 is served beside it.
+    pub(crate) http3: bool,
     pub(crate) proxy_protocol: bool,
     /// Servers, by position, in the order of the file.
     pub(crate) servers: Vec<usize>,
@@ -33,6 +35,7 @@ struct Listen {
     http2: bool,
     proxy_protocol: bool,
     is_udp: bool,
+    is_quic: bool,
     is_default: bool,
 }
 
@@ -71,6 +74,7 @@ const OPTIONS: [&str; 15] = [
 /// The sockets of servers, which are given in the order of the file.
 pub(crate) fn sockets(servers: &[&Directive], report: &Report, comments: &mut Vec<String>) -> Vec<Socket> {
     let mut sockets: Vec<Socket> = Vec::new();
+    let mut of_quic: Vec<(Vec<String>, Place, String)> = Vec::new();
     for (at, server) in servers.iter().enumerate() {
         let mut listens: Vec<&Directive> =
             server.inner().iter().filter(|directive| directive.name == "listen").collect();
@@ -91,12 +95,27 @@ pub(crate) fn sockets(servers: &[&Directive], report: &Report, comments: &mut Ve
                 Ok(listen) if listen.is_udp => {
                     comments.push(report.left_out(&directive.place, &directive.shown(), "a UDP port"));
                 }
+                Ok(listen) if listen.is_quic => {
+                    let is_off = |one: &Directive| one.name == "http3" && one.arg(0) == "off";
+                    if !server.inner().iter().any(is_off) {
+                        of_quic.push((listen.bind, directive.place.clone(), directive.shown()));
+                    }
+                }
                 Ok(mut listen) => {
                     listen.tls |= is_tls;
                     listen.http2 |= is_http2;
                     add(&mut sockets, listen, at);
                 }
                 Err(why) => comments.push(report.left_out(&directive.place, &directive.shown(), why)),
+            }
+        }
+    }
+    for (bind, place, shown) in of_quic {
+        match sockets.iter_mut().find(|socket| socket.tls && socket.bind == bind) {
+            Some(socket) => socket.http3 = true,
+            None => {
+                let why = "HTTP/3 is served beside TLS on the same addresses, and no `listen … ssl` is there for them";
+                comments.push(report.left_out(&place, &shown, why));
             }
         }
     }
@@ -122,6 +141,7 @@ fn add(sockets: &mut Vec<Socket>, listen: Listen, server: usize) {
         port: listen.port,
         tls: listen.tls,
         http2: listen.http2,
+        http3: false,
         proxy_protocol: listen.proxy_protocol,
         servers: vec![server],
         default: server,
@@ -141,6 +161,7 @@ pub(crate) fn of_stream(server: &Directive, report: &Report, comments: &mut Vec<
             }
         };
         let socket = Socket {
+            http3: false,
             bind: listen.bind,
             port: listen.port,
             tls: listen.tls,
@@ -176,7 +197,7 @@ fn listen(directive: &Directive) -> Result<Listen, &'static str> {
             "http2" => out.http2 = true,
             "proxy_protocol" => out.proxy_protocol = true,
             "default_server" | "default" => out.is_default = true,
-            "quic" | "http3" => return Err("HTTP/3 is `http3: true` of the listener on TCP"),
+            "quic" | "http3" => out.is_quic = true,
             "udp" => out.is_udp = true,
             other => {
                 let name = other.split_once('=').map_or(other, |(name, _)| name);

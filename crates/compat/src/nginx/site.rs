@@ -674,7 +674,7 @@ fn covering(text: &str, location: &str) -> Option<String> {
         .into_iter()
         .filter_map(|whole| Some(native(whole, false, Subject::Decoded).ok()?.strip_prefix("/(")?.to_owned()));
     let (start, all) = all.filter_map(|all| Some((text.strip_suffix(all.as_str())?.strip_suffix('(')?, all))).next()?;
-    let parts = (0..=location.len()).filter_map(|at| location.split_at_checked(at));
-    let (_, rest) = parts.filter(|(own, _)| literal(own) == start).last()?;
+    let mut parts = (0..=location.len()).rev().filter_map(|at| location.split_at_checked(at));
+    let (_, rest) = parts.find(|(own, _)| literal(own) == start)?;
     Some(format!("{start}({}{all}", literal(rest)))
 }

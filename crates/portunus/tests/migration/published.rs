@@ -148,3 +148,74 @@ fn words_of_a_redirect_stand_in_any_order() {
     nothing_is_left_out(&site);
     site.compare_paths("a.test", &["/", "/a?b=c", "/jenkins", "/jenkins/x", "/jenkins/old?x=1", "/jenkins/old"]);
 }
+
+/// As documentation of Grafana, Gitea and Jenkins has it.
+#[test]
+fn a_subpath_is_stripped_for_a_backend() {
+    let site = haproxy(
+        "frontend www
+            bind @web@
+            use_backend a if { path_beg /a/ }
+            use_backend b if { path_beg /b }
+            use_backend c if { path /c } or { path_beg /c/ }
+            use_backend d if { path_beg /d/ } or { path /d }
+            default_backend other
+        backend a
+            http-request replace-path /a/(.*) /\\1
+            server s @A@
+        backend b
+            http-request replace-path /b(/)?(.*) /\\2
+            server s @B@
+        backend c
+            http-request set-path %[path,regsub(^/c/?,/)]
+            server s @C@
+        backend d
+            http-request replace-path /d\\/?(.*) \\/\\1
+            server s @A@
+        backend other
+            http-request replace-path /old/(.*) /new/\\1
+            server s @B@",
+    );
+    let paths = [
+        "/a/", "/a/x/y?z", "/a/a/x", "/a/b/a/", "/b", "/b/", "/b/x", "/b/b/x?y", "/c", "/c/", "/c/c/x", "/c/x%20y",
+        "/d", "/d/", "/d/x", "/old/x", "/old/",
+    ];
+    site.compare_paths("a.test", &paths);
+    // What the expressions match within a segment, or further on in a path, is closed.
+    for path in ["/bx", "/x/old/y", "/x"] {
+        assert_eq!(site.ask("web", &get("a.test", path))[1].status, 501, "{path}: {}", site.yaml());
+    }
+}
+
+#[test]
+fn http3_of_nginx_is_http3_here() {
+    let import = |text: &str| {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("n.conf"), text).unwrap();
+        let printed = std::process::Command::new(crate::harness::PORTUNUS)
+            .args(["import", "nginx", "n.conf"])
+            .current_dir(dir.path())
+            .output()
+            .unwrap();
+        (String::from_utf8(printed.stdout).unwrap(), String::from_utf8(printed.stderr).unwrap())
+    };
+    let server = |listen: &str| {
+        format!(
+            "server {{ {listen} server_name a.test; ssl_certificate /no/a.pem; ssl_certificate_key /no/a.key;
+               large_client_header_buffers 4 4k; add_header Alt-Svc 'h3=\":443\"; ma=86400'; location / {{ proxy_pass http://127.0.0.1:1; }} }}"
+        )
+    };
+    let (yaml, said) = import(&server(
+        "listen 443 quic reuseport; listen 443 ssl; listen [::]:443 quic; listen [::]:443 ssl; http3 on;",
+    ));
+    assert!(yaml.contains("http3: true") && !yaml.contains("Alt-Svc") && !said.contains("left out"), "{yaml}\n{said}");
+    assert!(yaml.contains("limits: { max_header_bytes: 16KiB, max_request_line: 4KiB }"), "{yaml}");
+    for (listen, part) in [
+        ("listen 443 ssl;", "add_header Alt-Svc h3=\":443\"; ma=86400: HTTP/3 is not served"),
+        ("listen 443 ssl; listen 8443 quic;", "listen 8443 quic: HTTP/3 is served beside TLS on the same addresses"),
+        ("listen 443 ssl; listen 443 quic; http3 off;", ""),
+    ] {
+        let (yaml, said) = import(&server(listen));
+        assert!(!yaml.contains("http3: true") && said.contains(part), "{listen}: {yaml}\n{said}");
+    }
+}
