@@ -26,6 +26,12 @@ pub(crate) struct Socket {
     pub(crate) place: Place,
 }
 
+/// Kinds of addresses that are for QUIC.
+const QUIC: [&str; 2] = ["quic4@", "quic6@"];
+
+/// The option of a socket that HTTP/3 is served beside, which no file says.
+const HTTP3: &str = "(http3)";
+
 /// Options that take no word behind them.
 const SWITCHES: &[&str] = &[
     "accept-netscaler-cip",
@@ -179,10 +185,7 @@ fn addresses(text: &str, is_dual: bool) -> Result<Vec<(String, Option<u16>)>, St
     let kinds = ["ipv4@", "ipv6@", "tcp@", "tcp4@", "tcp6@"];
     let text = kinds.iter().find_map(|kind| text.strip_prefix(kind)).unwrap_or(text);
     if text.contains('@') {
-        return Err(
-            "a socket of a kind that is not read (abstract, inherited; QUIC is `http3: true` of the listener on TCP)"
-                .to_owned(),
-        );
+        return Err("a socket of a kind that is not read (abstract, inherited)".to_owned());
     }
     let (host, ports) = text.rsplit_once(':').ok_or("an address without a port")?;
     let (low, high) = ports.split_once('-').unwrap_or((ports, ports));
@@ -208,7 +211,8 @@ fn addresses(text: &str, is_dual: bool) -> Result<Vec<(String, Option<u16>)>, St
 /// The sockets of a frontend: those with one port and the same options are one.
 pub(crate) fn sockets(proxy: &Proxy, mut left_out: impl FnMut(&Line, &str)) -> Vec<Socket> {
     let mut out: Vec<Socket> = Vec::new();
-    for line in proxy.all("bind") {
+    let is_quic = |line: &&Line| QUIC.iter().any(|kind| line.word(1).starts_with(kind));
+    for line in proxy.all("bind").filter(|line| !is_quic(line)) {
         match read(line) {
             Err(why) => left_out(line, &format!("{why}; nothing listens there")),
             Ok(found) => {
@@ -223,7 +227,27 @@ pub(crate) fn sockets(proxy: &Proxy, mut left_out: impl FnMut(&Line, &str)) -> V
             }
         }
     }
+    for line in proxy.all("bind").filter(is_quic) {
+        if let Err(why) = beside(line, &mut out) {
+            left_out(line, why);
+        }
+    }
     out
+}
+
+/// HTTP/3, beside TLS on the same addresses.
+fn beside(line: &Line, sockets: &mut [Socket]) -> Result<(), &'static str> {
+    for text in line.word(1).split(',') {
+        let text = QUIC.iter().find_map(|kind| text.strip_prefix(kind)).ok_or("QUIC and TCP in one line")?;
+        for (bind, port) in addresses(text, false).map_err(|_| "its address is not read")? {
+            let socket = sockets
+                .iter_mut()
+                .find(|socket| socket.has("ssl") && socket.port == port && socket.bind.contains(&bind));
+            let why = "HTTP/3 is served beside TLS on the same addresses, and no `bind … ssl` is there for them";
+            socket.ok_or(why)?.options.push((HTTP3.to_owned(), String::new()));
+        }
+    }
+    Ok(())
 }
 
 impl Making<'_> {
@@ -245,6 +269,9 @@ impl Making<'_> {
                 _ => Some(false),
             };
             native.set("tls", tls);
+        }
+        if socket.has(HTTP3) && !proxy.is_tcp() {
+            native.set("http3", Value::plain(true));
         }
         if let Some(from) = self.proxy_protocol(proxy, socket) {
             native.set("proxy_protocol", from);

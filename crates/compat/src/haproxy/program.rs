@@ -368,16 +368,10 @@ impl Making<'_> {
                     ));
                 }
             },
-            Action::BeginsWith(start) => {
-                let begins = match walk.region.base() {
-                    Language::Exact(path) => path.starts_with(start.as_str()),
-                    Language::Prefix(prefix) => prefix.starts_with(start.as_str()),
-                    _ => false,
-                };
-                if !begins {
-                    let why = "a path that holds this further on is changed, too; answered 501";
-                    return Done::End(self.closed(rule, why, state));
-                }
+            Action::BeginsWith(start) if begins_with(&walk.region, start) => {}
+            Action::BeginsWith(_) => {
+                let why = "a path that holds this further on is changed, too; answered 501";
+                return Done::End(self.closed(rule, why, state));
             }
             Action::Path { .. } | Action::WholePath(_) => match rewritten(&walk.region, &rule.action, state) {
                 Ok(rewrite) => state.rewrite = rewrite.or(state.rewrite.take()),
@@ -703,6 +697,14 @@ fn truth(walk: &mut Walk<'_>, state: &State, condition: &Condition, beyond: bool
         Test::Requests => Truth::Yes,
         Test::Unknown(why) => Truth::Unknown(why.clone()),
     })
+}
+
+/// Whether all paths of a region begin so.
+fn begins_with(region: &Region, start: &str) -> bool {
+    match region.base() {
+        Language::Exact(own) | Language::Prefix(own) => own.starts_with(start),
+        _ => false,
+    }
 }
 
 /// The path that goes upstream; none if it stays.

@@ -187,27 +187,46 @@ fn a_subpath_is_stripped_for_a_backend() {
     }
 }
 
+/// What is printed of a file, and what is said of it.
+fn import(program: &str, text: &str) -> (String, String) {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("file"), text).unwrap();
+    let printed = std::process::Command::new(crate::harness::PORTUNUS)
+        .args(["import", program, "file"])
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
+    (String::from_utf8(printed.stdout).unwrap(), String::from_utf8(printed.stderr).unwrap())
+}
+
+#[test]
+fn http3_of_haproxy_is_http3_here() {
+    let frontend = |quic: &str| {
+        let text = format!(
+            "frontend f\n mode http\n bind :443 ssl crt /no/a.pem alpn h2\n {quic}\n default_backend b\n\
+             backend b\n mode http\n server s 127.0.0.1:1\n"
+        );
+        import("haproxy", &text)
+    };
+    let (yaml, said) = frontend("bind quic4@:443 ssl crt /no/a.pem alpn h3");
+    assert!(yaml.contains("http3: true") && !said.contains("left out"), "{yaml}\n{said}");
+    let (yaml, said) = frontend("bind quic4@:8443 ssl crt /no/a.pem alpn h3");
+    let why = "HTTP/3 is served beside TLS on the same addresses";
+    assert!(!yaml.contains("http3: true") && said.contains(why), "{yaml}\n{said}");
+}
+
 #[test]
 fn http3_of_nginx_is_http3_here() {
-    let import = |text: &str| {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("n.conf"), text).unwrap();
-        let printed = std::process::Command::new(crate::harness::PORTUNUS)
-            .args(["import", "nginx", "n.conf"])
-            .current_dir(dir.path())
-            .output()
-            .unwrap();
-        (String::from_utf8(printed.stdout).unwrap(), String::from_utf8(printed.stderr).unwrap())
-    };
     let server = |listen: &str| {
         format!(
             "server {{ {listen} server_name a.test; ssl_certificate /no/a.pem; ssl_certificate_key /no/a.key;
                large_client_header_buffers 4 4k; add_header Alt-Svc 'h3=\":443\"; ma=86400'; location / {{ proxy_pass http://127.0.0.1:1; }} }}"
         )
     };
-    let (yaml, said) = import(&server(
-        "listen 443 quic reuseport; listen 443 ssl; listen [::]:443 quic; listen [::]:443 ssl; http3 on;",
-    ));
+    let (yaml, said) = import(
+        "nginx",
+        &server("listen 443 quic reuseport; listen 443 ssl; listen [::]:443 quic; listen [::]:443 ssl; http3 on;"),
+    );
     assert!(yaml.contains("http3: true") && !yaml.contains("Alt-Svc") && !said.contains("left out"), "{yaml}\n{said}");
     assert!(yaml.contains("limits: { max_header_bytes: 16KiB, max_request_line: 4KiB }"), "{yaml}");
     for (listen, part) in [
@@ -215,7 +234,7 @@ fn http3_of_nginx_is_http3_here() {
         ("listen 443 ssl; listen 8443 quic;", "listen 8443 quic: HTTP/3 is served beside TLS on the same addresses"),
         ("listen 443 ssl; listen 443 quic; http3 off;", ""),
     ] {
-        let (yaml, said) = import(&server(listen));
+        let (yaml, said) = import("nginx", &server(listen));
         assert!(!yaml.contains("http3: true") && said.contains(part), "{listen}: {yaml}\n{said}");
     }
 }
