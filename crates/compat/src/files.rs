@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::fmt;
 use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
@@ -69,15 +70,13 @@ impl Files {
     fn here<'p>(&self, path: &'p Path) -> Cow<'p, Path> {
         let Some(root) = &self.root else { return Cow::Borrowed(path) };
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        // `..` would lead out of the copy, and names of another machine decide nothing about this one.
-        let plain = absolute.components().filter(|part| matches!(part, Component::Normal(_)));
-        Cow::Owned(root.join(plain.collect::<PathBuf>()))
+        Cow::Owned(within(root, &absolute))
     }
 
     /// The name that a file has on the machine it was copied from, if it is one of the copy.
     pub(crate) fn original(&self, path: &Path) -> Option<PathBuf> {
-        let root = self.root.as_ref()?.canonicalize().ok()?;
-        Some(Path::new("/").join(path.canonicalize().ok()?.strip_prefix(root).ok()?))
+        let root = std::path::absolute(self.root.as_ref()?).ok()?;
+        Some(Path::new("/").join(std::path::absolute(path).ok()?.strip_prefix(root).ok()?))
     }
 
     /// Reads a file.
@@ -106,9 +105,10 @@ impl Files {
     /// # Errors
     /// Why it cannot be read.
     pub(crate) fn read_named(&mut self, path: &Path) -> Result<String, Unread> {
-        match self.root.is_some() && path.exists() {
-            true => read_text(path),
-            false => self.read(path),
+        match self.original(path) {
+            Some(original) => self.read(&original),
+            None if self.root.is_some() && path.exists() => read_text(path),
+            None => self.read(path),
         }
     }
 
@@ -198,6 +198,37 @@ impl Files {
         };
         names.into_iter().filter(suits).map(|name| folder.join(name)).collect()
     }
+}
+
+/// Most symbolic links on the way to a file.
+const MAX_LINKS: usize = 40;
+
+/// Where a file of another machine lies in a copy of its files: links are followed as there, and `..` does not lead out.
+fn within(root: &Path, path: &Path) -> PathBuf {
+    let parts = |path: &Path| -> Vec<OsString> {
+        let parts = path.components().filter(|part| matches!(part, Component::Normal(_) | Component::ParentDir));
+        parts.rev().map(|part| part.as_os_str().to_owned()).collect()
+    };
+    let (mut left, mut at, mut links) = (parts(path), PathBuf::new(), 0);
+    while let Some(part) = left.pop() {
+        if part == ".." {
+            at.pop();
+            continue;
+        }
+        let next = at.join(part);
+        match std::fs::read_link(root.join(&next)) {
+            Ok(_) if links == MAX_LINKS => return PathBuf::new(),
+            Ok(target) => {
+                links += 1;
+                if target.is_absolute() {
+                    at = PathBuf::new();
+                }
+                left.extend(parts(&target));
+            }
+            Err(_) => at = next,
+        }
+    }
+    root.join(at)
 }
 
 fn read_text(path: &Path) -> Result<String, Unread> {

@@ -187,6 +187,36 @@ fn files_are_looked_for_in_a_copy() {
     assert!(yaml.contains("/etc/portunus-nowhere/certs"), "{yaml}");
 }
 
+/// As Debian has its sites, and certbot its certificates.
+#[test]
+fn links_of_a_copy_lead_where_they_led() {
+    let dir = copy();
+    let etc = dir.path().join("copy/etc/portunus-nowhere");
+    std::fs::create_dir(etc.join("sites-enabled")).unwrap();
+    let link = |to: &str, at: &str| std::os::unix::fs::symlink(to, etc.join(at)).unwrap();
+    link("/etc/portunus-nowhere/conf.d/a.conf", "sites-enabled/a");
+    link("../conf.d/a.conf", "sites-enabled/same");
+    link("loop", "sites-enabled/loop");
+    link("/../../../outside.conf", "sites-enabled/outside");
+    let ask = |name: &str| {
+        let name = format!("/etc/portunus-nowhere/sites-enabled/{name}");
+        let named = import(&["nginx", "--files-from", "copy", &name], dir.path());
+        let within = import(&["nginx", "--files-from", "copy", &format!("copy{name}")], dir.path());
+        assert_eq!((&named.stdout, named.status.code()), (&within.stdout, within.status.code()), "{name}");
+        named
+    };
+    for name in ["a", "same"] {
+        let printed = ask(name);
+        assert_eq!(printed.status.code(), Some(0), "{name}: {}", text(&printed.stderr));
+        assert!(text(&printed.stdout).contains("{ folder: /etc/portunus-nowhere/certs, default: a.test }"), "{name}");
+    }
+    for name in ["loop", "outside"] {
+        let printed = ask(name);
+        assert_eq!(printed.status.code(), Some(2), "{name}: {}", text(&printed.stdout));
+        assert!(text(&printed.stderr).contains("no such file"), "{name}: {}", text(&printed.stderr));
+    }
+}
+
 #[test]
 fn names_do_not_lead_out_of_a_copy() {
     let dir = copy();
