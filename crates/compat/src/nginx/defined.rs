@@ -30,6 +30,34 @@ fn collect(level: &[Directive], out: &mut BTreeSet<String>) {
     }
 }
 
+/// Maps that give what the program knows by itself where a client, or a proxy that is not trusted, says nothing: their source, what stands in for an empty one,
+/// and the variable that means the same here.
+const USUAL: [(&str, &str, &str); 3] = [
+    // Of proxies that are trusted the scheme is believed, and of nobody else.
+    ("$http_x_forwarded_proto", "$scheme", "$scheme"),
+    ("$http_host", "$host", "$http_host"),
+    ("$http_x_forwarded_host", "$host", "$host"),
+];
+
+/// The variable that the one of a `map` stands for, if the map says no more than that.
+pub(crate) fn usual(map: &Directive) -> Option<&'static str> {
+    let [one, other] = map.inner() else { return None };
+    let entry = |key: &str| [one, other].into_iter().find(|entry| entry.name == key && entry.args.len() == 1);
+    let (default, empty) = (entry("default")?.arg(0), entry("")?.arg(0));
+    let found =
+        USUAL.iter().find(|(source, stand_in, _)| map.arg(0) == *source && default == *source && empty == *stand_in);
+    found.filter(|_| map.args.len() == 2).map(|(_, _, same)| *same)
+}
+
+/// The variable that another one stands for, if one `map` defines it and nothing else does.
+pub(crate) fn stands_for(level: &[Directive], variable: &str) -> Option<&'static str> {
+    let map = level.iter().find(|directive| directive.name == "map" && directive.arg(1) == variable)?;
+    let others: Vec<Directive> = level.iter().filter(|directive| !std::ptr::eq(*directive, map)).cloned().collect();
+    let defined = names(&others);
+    let is_own = |name: &str| defined.contains(name.trim_start_matches('$'));
+    usual(map).filter(|same| !is_own(variable) && !is_own(same) && !is_own(map.arg(0)))
+}
+
 /// The named groups of an expression, which are variables, too.
 fn groups(text: &str, out: &mut BTreeSet<String>) {
     for piece in text.split("(?").skip(1) {

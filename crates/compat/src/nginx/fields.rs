@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::defined;
 use super::forward::Proxy;
 use super::scope::Scope;
 use super::site::Making;
@@ -110,7 +111,11 @@ impl Making<'_> {
         let mut set: BTreeMap<String, String> = BTreeMap::new();
         let mut remove: Vec<String> = Vec::new();
         for directive in scope.all(&[name.as_str()]) {
-            let (field, value) = (directive.arg(0).to_ascii_lowercase(), directive.arg(1));
+            let (field, value) = (directive.arg(0).to_ascii_lowercase(), self.usual(directive.arg(1)));
+            if value != directive.arg(1) && field != "host" {
+                let how = "what a request says of itself is believed of `trusted_proxies` alone";
+                route.comment(self.report.differs(&directive.place, &directive.shown(), how));
+            }
             match field.as_str() {
                 "host" => host = Some(directive),
                 "upgrade" => upgrades |= !value.is_empty(),
@@ -160,6 +165,11 @@ impl Making<'_> {
         Ok(())
     }
 
+    /// A variable that stands for another one alone, as that.
+    fn usual<'v>(&self, value: &'v str) -> &'v str {
+        defined::stands_for(self.http, value).unwrap_or(value)
+    }
+
     /// Whether a listener is for QUIC.
     fn serves_http3(&self) -> bool {
         let is_quic = |listen: &Directive| listen.name == "listen" && listen.args.iter().any(|arg| arg == "quic");
@@ -193,10 +203,11 @@ impl Making<'_> {
             fixed(&proxy.host, route);
             return Ok(());
         };
-        if let Some(name) = values.shadowed(directive.arg(1)) {
+        let value = self.usual(directive.arg(1));
+        if let Some(name) = values.shadowed(value) {
             return Err(format!("the host is `${name}`, which the configuration defines ({})", directive.place));
         }
-        match directive.arg(1) {
+        match value {
             "$host" | "$http_host" | "$host:$server_port" | "$http_host:$server_port" => {}
             "$proxy_host" => fixed(&proxy.host, route),
             text => match values.constant(text).filter(|text| is_authority(text)) {

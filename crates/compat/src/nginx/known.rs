@@ -1,5 +1,6 @@
 //! Directives by name: what is carried elsewhere, what has no meaning here, and what is left out, with the reason.
 
+use super::defined;
 use super::scope::Scope;
 use super::syntax::Directive;
 use crate::migration::Report;
@@ -390,7 +391,7 @@ pub(crate) fn audit(level: &[Directive], report: &Report, comments: &mut Vec<Str
             LEFT_OUT.iter().find(|(start, _)| name.starts_with(start)).map_or("it is not known here", |(_, why)| *why);
         // What is there by default, and what nobody asks for.
         if name == "proxy_redirect" && directive.arg(0) == "default"
-            || name == "map" && is_for_upgrades(level, directive)
+            || name == "map" && (is_for_upgrades(level, directive) || defined::usual(directive).is_some())
         {
             continue;
         }

@@ -101,6 +101,40 @@ fn further_fields_of_proxies_go_on() {
     }
 }
 
+/// Maps that take what a proxy in front says, and know it by themselves where nobody does: Harbor, Discourse, OnlyOffice, Home Assistant.
+#[test]
+fn maps_that_stand_for_what_is_known_anyway() {
+    let site = nginx(
+        "map $http_x_forwarded_proto $proto { default $http_x_forwarded_proto; '' $scheme; }
+        map $http_host $forward_host { default $http_host; '' $host; }
+        server {
+            listen @web@;
+            location / {
+                proxy_pass http://@A@;
+                proxy_set_header Host $forward_host;
+                proxy_set_header X-Forwarded-Proto $proto;
+                proxy_set_header X-Scheme $proto;
+            }
+        }",
+    );
+    nothing_is_left_out(&site);
+    assert!(site.yaml().contains("is believed of `trusted_proxies` alone"), "{}", site.yaml());
+    site.compare_paths("a.test", &["/", "/x"]);
+    let [_, ours] = site.ask("web", "GET / HTTP/1.1\nHost: a.test\nX-Forwarded-Proto: https");
+    let fields = ours.seen.unwrap().3;
+    for field in ["x-forwarded-proto", "x-scheme"] {
+        assert_eq!(fields.get(field).map(String::as_str), Some("http"), "{fields:?}");
+    }
+    // A variable that is defined by anything else, too, is not known.
+    for other in ["set $proto https;", "set $http_x_forwarded_proto https;"] {
+        let site = nginx(&format!(
+            "map $http_x_forwarded_proto $proto {{ default $http_x_forwarded_proto; '' $scheme; }}
+            server {{ listen @web@; {other} location / {{ proxy_pass http://@A@; proxy_set_header X-Scheme $proto; }} }}"
+        ));
+        assert!(!site.yaml().contains("x-scheme: \"{scheme}\""), "{other}: {}", site.yaml());
+    }
+}
+
 /// The service says who it is, and the application learns it, whatever the client says.
 #[test]
 fn who_has_signed_in_goes_on_under_the_name_that_the_application_reads() {
