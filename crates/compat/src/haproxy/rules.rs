@@ -585,6 +585,7 @@ mod tests {
         let closed = |paths: Language| {
             (Action::Closed("what this makes of the path is none".to_owned()), Some(Test::Paths(vec![paths])))
         };
+        let begins = |start: &str| (Action::BeginsWith(start.to_owned()), None);
         let within = |text: &str| Language::Expression { text: format!("{text}(?:[^/].*)?"), except: Vec::new() };
         for (regex, to, expected) in [
             ("^/api/(.*)", "/\\1", Some(vec![path("/api/", "/")])),
@@ -597,10 +598,15 @@ mod tests {
             ("^/v1\\.0/(.*)", "/x/\\1", Some(vec![path("/v1.0/", "/x/")])),
             ("(.*)", "/foo\\1", Some(whole("/foo{path}"))),
             ("^/([a-z]+)/(.*)", "/\\2", None),
-            // Found anywhere in a path.
+            // Found anywhere in a path, and known of those that begin so.
+            ("/api/(.*)", "/\\1", Some(vec![begins("/api/"), path("/api/", "/")])),
+            ("/b(/)?(.*)", "/\\2", Some([vec![begins("/b")], without_start("/b")].concat())),
+            ("/b\\/?(.*)", "\\/\\1", Some([vec![begins("/b")], without_start("/b")].concat())),
+            ("^/b/?(.*)$", "/\\1", Some(without_start("/b"))),
+            ("^/b/?(.*)", "/x/\\1", None),
+            ("^/b(/)?(.*)", "/\\1", None),
             ("api/(.*)", "/\\1", None),
             ("/api(/.*)?", "\\1", None),
-            ("/api/(.*)", "/\\1", None),
             ("^/api/(.*)", "\\1", None),
             ("^/api/(.*)", "x/\\1", None),
         ] {
@@ -611,9 +617,17 @@ mod tests {
             }
         }
         assert_eq!(set_path("%[path,regsub(^/api/,/)]"), vec![path("/api/", "/")]);
+        assert_eq!(set_path("%[path,regsub(^/api/?,/)]"), without_start("/api"));
         assert_eq!(set_path("/x%[path]"), whole("/x{path}"));
         assert_eq!(set_path("/x"), whole("/x"));
-        for format in ["%[hdr(x)]", "x%[path]", "%[path,regsub(/api/,/)]", "%[path,regsub(^/api/,/,g)]", "/x?y"] {
+        for format in [
+            "%[hdr(x)]",
+            "x%[path]",
+            "%[path,regsub(/api/,/)]",
+            "%[path,regsub(^/api/?,/x)]",
+            "%[path,regsub(^/api/,/,g)]",
+            "/x?y",
+        ] {
             assert!(matches!(set_path(format).as_slice(), [(Action::Closed(_), None)]), "{format}");
         }
     }
