@@ -85,6 +85,11 @@ impl Draft {
         self.settings.set("paths", Map::of([("allow_encoded_slash", Value::plain(true))]));
     }
 
+    /// What becomes of fields with `_` in their name.
+    pub(crate) fn unusual_names(&mut self, what: &str) {
+        self.settings.set("headers", Map::of([("unusual_names", Value::text(what))]));
+    }
+
     /// The name of a policy that lets nobody pass, for what stands behind a rule that could not be carried.
     pub(crate) fn closed(&mut self) -> String {
         let mut policy = Map::of([("allow", Value::List(vec![Value::text(NOBODY)]))]);

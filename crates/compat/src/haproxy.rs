@@ -226,6 +226,7 @@ impl Making<'_> {
         }
         self.draft.settings.set("limits", limits);
         self.draft.encoded_slashes_pass();
+        self.draft.unusual_names("pass");
         let off = ["x_forwarded", "x_real_ip", "request_id", "via"].map(|key| (key, Value::plain(false)));
         self.draft.settings.set("forwarding", Map::of(off));
     }

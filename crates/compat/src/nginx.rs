@@ -255,6 +255,7 @@ impl<'d> Making<'d> {
             .collect();
         comments.into_iter().for_each(|comment| self.draft.comment(comment));
         let clients = self.clients(&scopes);
+        self.unusual_names(&scopes);
         self.sent_fields(&servers);
         let mut listeners = Vec::new();
         for listener in listen::listeners(&sockets) {
@@ -279,6 +280,21 @@ impl<'d> Making<'d> {
             }
         }
         self.draft.routes = sites.into_routes(&all);
+    }
+
+    /// Fields with `_` in their name: those that a server drops do not pass at another one either.
+    fn unusual_names(&mut self, scopes: &[(Scope<'d>, Names)]) {
+        let passing = |scope: &Scope<'d>| {
+            let invalid = scope.one("ignore_invalid_headers").filter(|one| one.arg(0) == "off");
+            invalid.or(scope.one("underscores_in_headers").filter(|one| one.arg(0) == "on"))
+        };
+        let found: Vec<&Directive> = scopes.iter().filter_map(|(scope, _)| passing(scope)).collect();
+        let is_all = found.len() == scopes.len() && !found.is_empty();
+        if let Some(directive) = found.first().filter(|_| !is_all) {
+            let why = "other servers drop such fields, and here all do";
+            self.draft.comment(self.report.left_out(&directive.place, &directive.shown(), why));
+        }
+        self.draft.unusual_names(if is_all { "pass" } else { "drop" });
     }
 
     /// The routes of a server for a listener; whether a request reaches it there.

@@ -118,6 +118,7 @@ fn translate(arguments: &Arguments) -> Result<(Config, Vec<String>), Vec<String>
         );
     }
     let config = Config {
+        unusual_names: Default::default(),
         workers: std::thread::available_parallelism().map_or(1, NonZero::get),
         listeners: vec![Arc::new(listener(bind, arguments.min_tls))],
         udp_listeners: Vec::new(),

@@ -145,6 +145,7 @@ pub(super) fn build(
         geoip: build.geoip(root),
         trusted_proxies: build.trusted_proxies(root),
         forwarding: build.forwarding(root),
+        unusual_names: process::unusual_names(root),
         admin,
         log: build.log(root, log_fields),
         tracing: build.tracing(root),

@@ -15,7 +15,7 @@ use crate::environment::FromEnvironment;
 use crate::expression::Expression;
 use crate::limits::Limits;
 use crate::shape::effective::Effective;
-use crate::shape::surface::{ListenerOptions, RedirectQuery, RouteOptions};
+use crate::shape::surface::{ListenerOptions, RedirectQuery, RouteOptions, UnusualName};
 use crate::sources::Included;
 
 mod access_log;
@@ -91,6 +91,8 @@ pub struct Config {
     pub trusted_proxies: Vec<IpNet>,
     /// Which forwarding headers go upstream.
     pub forwarding: Forwarding,
+    /// What becomes of fields with unusual names.
+    pub unusual_names: UnusualName,
     /// The admin listener, if any.
     pub admin: Option<AdminConfig>,
     /// Logs.

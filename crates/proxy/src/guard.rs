@@ -141,7 +141,7 @@ pub fn check_method(head: &RequestHead) -> Result<(), Rejection> {
 
 /// Rejects names with an underscore, unless the contract that the request is under declares the very name and no other spelling of it is there: servers
 /// that turn names into variables take it for a hyphen (CGI, RFC 3875 §4.1.18), so `X_Forwarded_For` would be ours, or another field than what was
-/// validated.
+/// validated. Where no contract is, `headers.unusual_names` may let them pass; those that matter were removed when the head was read.
 ///
 /// # Errors
 /// 400.
@@ -150,15 +150,19 @@ pub fn check_names(context: Context<'_>, head: &RequestHead) -> Result<(), Rejec
         return Ok(());
     }
     let (generation, listener) = (context.generation, &context.conn.listener.name);
+    let under_none = || if generation.unusual_names.pass() { Ok(()) } else { check_names_under(None, head) };
     let Routed::Found(route, _) = generation.routes.find(listener, context.sought(head)) else {
-        return check_names_under(None, head);
+        return under_none();
     };
     match &route.config.action {
         // What is asked about is another request, whose names are checked under its own operation. With `schemas` nothing goes on to anybody who
         // could confuse them.
         Action::Validate(_) => Ok(()),
-        _ if generation.contracts.is_empty() => check_names_under(None, head),
-        _ => check_names_under(generation.contracts.of(route.index, listener, head), head),
+        _ if generation.contracts.is_empty() => under_none(),
+        _ => match generation.contracts.of(route.index, listener, head) {
+            None => under_none(),
+            active => check_names_under(active, head),
+        },
     }
 }
 

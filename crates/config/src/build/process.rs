@@ -9,11 +9,18 @@ use wire::http::field_kind::may_be_trusted;
 use super::{Build, Fault, Referenced, address, headers, read};
 use crate::model::{Forwarding, LogConfig, LogField, SandboxConfig, SandboxMode};
 use crate::problem::shown;
+use crate::shape::surface::UnusualName;
+use crate::table::setting;
 use crate::yaml::Node;
 
 /// Worker threads: as given, or one per processor that the process may use.
 pub(super) fn workers(root: &Node) -> usize {
     read::int(root, "workers").unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+}
+
+/// What becomes of fields with unusual names.
+pub(super) fn unusual_names(root: &Node) -> UnusualName {
+    root.get("headers").map(|headers| setting(headers, "unusual_names")).unwrap_or_default()
 }
 
 impl Build<'_> {

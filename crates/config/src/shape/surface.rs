@@ -28,8 +28,8 @@ pub use acme::{AcmeOptions, DnsOptions, OnDemandOptions};
 pub(crate) use listeners::ADMIN;
 pub use listeners::{HalfClose, ListenerLimits, ListenerOptions};
 pub use policies::{CertificateKey, PolicyMode, RateScope};
-pub use process::LogFormat;
 pub(crate) use process::{FACILITIES, FORWARDING};
+pub use process::{LogFormat, UnusualName};
 pub use rate_store::RateStoreOptions;
 pub use responses::{CompressionOptions, Encoding};
 pub use routes::{RedirectQuery, RouteOptions};
@@ -142,6 +142,7 @@ pub(crate) static OBJECTS: &[&Object] = &[
     &HOST_RULE,
     &GEOIP,
     &FORWARDING,
+    &HEADERS,
     &PATHS,
     &ADMIN,
     &ADMIN_TLS,
@@ -287,6 +288,7 @@ pub(crate) static ROOT: Object = object(
             "(see there)",
             "Forwarding header fields to send and to trust.",
         ),
+        optional("headers", Shape::Object(&HEADERS), "(see there)", "Which header fields requests may hold."),
         optional("paths", Shape::Object(&PATHS), "(see there)", "How paths of requests are read."),
         optional(
             "admin",

@@ -31,6 +31,7 @@ mod rejections;
 mod streams;
 mod tracing;
 mod unread_bodies;
+mod unusual_names;
 mod upstreams;
 mod variables;
 mod versions;

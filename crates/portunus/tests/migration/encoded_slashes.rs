@@ -42,6 +42,7 @@ fn nginx_forwards_encoded_slashes() {
         &["web"],
     );
     forwards(&site, "web");
+    assert!(site.yaml().contains("headers:\n  unusual_names: drop\n"), "{}", site.yaml());
     assert!(site.yaml().contains("paths:\n  allow_encoded_slash: true\n"), "{}", site.yaml());
     // What is rewritten there is decoded first.
     let rewritten = Beside::start(

@@ -272,3 +272,26 @@ fn http3_of_nginx_is_http3_here() {
         assert!(!yaml.contains("http3: true") && said.contains(part), "{listen}: {yaml}\n{said}");
     }
 }
+
+/// User metadata of object stores, and what other applications call their fields.
+#[test]
+fn fields_with_an_underscore_are_treated_as_by_the_original() {
+    let request = "GET / HTTP/1.1\nHost: a.test\nx-amz-meta-my_key: 1\nX_Forwarded_For: 2";
+    let server = |more: &str| format!("server {{ listen @web@; {more} location / {{ proxy_pass http://@A@; }} }}");
+    let haproxy_text = "frontend www\n bind @web@\n default_backend app\nbackend app\n server one @A@";
+    for (site, passes) in [
+        (nginx(&server("")), false),
+        (nginx(&server("underscores_in_headers on;")), true),
+        (nginx(&server("ignore_invalid_headers off;")), true),
+        (haproxy(haproxy_text), true),
+    ] {
+        nothing_is_left_out(&site);
+        let [theirs, ours] = site.ask("web", request).map(|outcome| (outcome.status, outcome.seen.unwrap().3));
+        assert_eq!((theirs.0, ours.0), (200, 200), "{}", site.yaml());
+        for (_, fields) in [&theirs, &ours] {
+            assert_eq!(fields.contains_key("x-amz-meta-my_key"), passes, "{fields:?}: {}", site.yaml());
+        }
+        // Behind CGI it would be the field that says who the client is.
+        assert!(!ours.1.contains_key("x_forwarded_for"), "{}", site.yaml());
+    }
+}

@@ -1,4 +1,4 @@
-//! Keys of `forwarding`, `paths` and `log`; those of `limits` are in `crate::limits`. Declares them, nothing else; `surface.rs` says how.
+//! Keys of `forwarding`, `headers`, `paths` and `log`; those of `limits` are in `crate::limits`. Declares them, nothing else; `surface.rs` says how.
 
 use crate::table::*;
 
@@ -20,6 +20,32 @@ pub(crate) static FORWARDING: Object = object(
              claim to name the client are removed.",
         ),
     ]],
+);
+
+words! {
+    /// What becomes of fields of requests whose names hold `_` or other characters than letters, digits and hyphens.
+    pub enum UnusualName {
+        /// They go on, but for those that a server might take for a field that is set, removed, believed or decided by here.
+        Pass = "pass",
+        /// They are removed.
+        Drop = "drop",
+        /// Names with `_` are rejected with 400, but for those that a contract declares.
+        #[default]
+        Reject = "reject",
+    }
+}
+
+pub(in crate::shape) static HEADERS: Object = object(
+    "headers",
+    "which header fields requests may hold",
+    &[&[optional(
+        "unusual_names",
+        Shape::Choice(UnusualName::WORDS),
+        "reject",
+        "Fields whose names hold `_`, which servers that turn names into variables take for a hyphen (CGI, WSGI, FastCGI). `pass`: forward them, except for those that such \
+         a server would take for a field that is set, removed, believed or decided by here, which are removed. `drop`: remove them all. `reject`: reject such requests with 400. \
+         Under a contract, names that it does not declare are rejected in any case. Names with other characters than `_` are removed where they could be taken for another field, and with `drop`.",
+    )]],
 );
 
 pub(in crate::shape) static PATHS: Object = object(
