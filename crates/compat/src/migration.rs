@@ -178,8 +178,8 @@ impl Given {
             return Err(wrong("expected a file".to_owned()));
         }
         let mut files = Files::of_disk(root);
-        let mut texts = words.iter().map(|word| named(Path::new(word), &mut files)).collect::<Result<Vec<_>, _>>();
-        let mut texts = texts.as_mut().map_err(|problem| rejected(problem))?.drain(..);
+        let texts: Result<Vec<_>, String> = words.iter().map(|word| named(Path::new(word), &mut files)).collect();
+        let mut texts = texts.map_err(|problem| rejected(&problem))?.into_iter();
         let Some((path, text)) = texts.next() else { return Err(wrong("expected a file".to_owned())) };
         let more = texts.collect();
         Ok(Given { path, text, more, files, keys })

@@ -119,11 +119,14 @@ fn begun(files: &mut Files, path: PathBuf, text: String) -> PathBuf {
 }
 
 /// Reads files that stand beside each other: one whole configuration at most, and pieces that stand where `http` would be.
-fn trees(files: &mut Files, paths: &[PathBuf], report: &Report) -> Result<(Vec<Directive>, Vec<Directive>), Problem> {
+fn trees(
+    files: &mut Files,
+    (paths, root): (&[PathBuf], &Path),
+    report: &Report,
+) -> Result<(Vec<Directive>, Vec<Directive>), Problem> {
     let (mut whole, mut pieces) = (Vec::new(), Vec::new());
-    let root = paths.first().map(|path| access::root_of(path)).unwrap_or_default();
     for path in paths {
-        let tree = syntax::read(files, path, &root, report)?;
+        let tree = syntax::read(files, path, root, report)?;
         let is_whole =
             tree.iter().any(|directive| matches!(directive.name.as_str(), "http" | "events" | "stream" | "mail"));
         match is_whole {
@@ -141,7 +144,7 @@ fn trees(files: &mut Files, paths: &[PathBuf], report: &Report) -> Result<(Vec<D
 fn translate(mut files: Files, paths: &[PathBuf], links: Links, report: &Report) -> Result<(Map, Links), Problem> {
     let path = paths.first().map_or(Path::new(""), PathBuf::as_path);
     let root = access::root_of(path);
-    let (tree, pieces) = trees(&mut files, paths, report)?;
+    let (tree, pieces) = trees(&mut files, (paths, &root), report)?;
     let mut draft = Draft::default();
     let is_whole = !tree.is_empty();
     let in_http = tree.iter().filter(|directive| directive.name == "http").flat_map(Directive::inner);

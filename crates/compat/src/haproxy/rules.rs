@@ -366,13 +366,13 @@ fn set_path(format: &str) -> Changes {
         let mut parts = arguments.split(',').map(|part| part.trim_matches(['\'', '"']));
         if let (Some(regex), Some(to)) = (parts.next(), parts.next())
             && parts.next().is_none_or(|flags| flags.is_empty())
-            && let Some((start, is_slash_optional)) = start_and_slash(regex)
-            && (to == "/" || !is_slash_optional)
+            && let Some((start, rest)) = start_and_rest(regex)
+            && (to == "/" || rest.is_none())
             && (to.is_empty() || canonical_start(to).as_deref() == Some(to))
         {
-            return match is_slash_optional {
-                true => without_start(&start),
-                false => path(&start, to, Rest::Any),
+            return match rest {
+                Some(_) => without_start(&start),
+                None => path(&start, to, Rest::Any),
             };
         }
         return closed_path("a path is changed by this expression");
@@ -409,19 +409,14 @@ fn replaced(regex: &str, format: &str) -> Changes {
     // An expression without `^` is found anywhere in a path, and what it makes is all that is left.
     if let Some(text) = whole.strip_suffix("(.*)").filter(|text| !text.starts_with('^') && !text.is_empty()) {
         let anchored = format!("^{text}(.*)");
-        let Some((start, _)) = start_and_slash(&format!("^{text}")) else { return closed() };
+        let Some((start, _)) = start_and_rest(&format!("^{text}")) else { return closed() };
         let mut out = vec![(Action::BeginsWith(start), None)];
         out.extend(replaced(&anchored, format));
         return out;
     }
-    for (group, optional) in [("\\2", "(/)?"), ("\\1", "/?"), ("\\1", "\\/?")] {
-        let to = format.replace("\\/", "/");
-        if let Some(start) = whole.strip_suffix("(.*)").and_then(|start| start.strip_suffix(optional))
-            && let Some(start) = plain_start(start)
-            && to.strip_suffix(group) == Some("/")
-        {
-            return without_start(&start);
-        }
+    if let Some((start, Some(group))) = whole.strip_suffix("(.*)").and_then(start_and_rest) {
+        let is_root = format.replace("\\/", "/").strip_suffix(group) == Some("/");
+        return if is_root { without_start(&start) } else { closed() };
     }
     for (rest, kind) in [
         ("(/.*)?", if ends { Rest::SegmentsOrNone } else { Rest::SegmentsOrLost }),
@@ -450,12 +445,13 @@ fn without_start(start: &str) -> Changes {
     ]
 }
 
-/// The start of paths of an expression with `^`, and whether a slash may follow.
-fn start_and_slash(regex: &str) -> Option<(String, bool)> {
-    let optional = ["(/)?", "\\/?", "/?"].into_iter().find_map(|slash| regex.strip_suffix(slash));
+/// The start of paths of an expression with `^`. If a slash may follow, also what a group behind that is called.
+fn start_and_rest(regex: &str) -> Option<(String, Option<&'static str>)> {
+    let slashes = [("(/)?", "\\2"), ("\\/?", "\\1"), ("/?", "\\1")];
+    let optional = slashes.into_iter().find_map(|(slash, group)| Some((regex.strip_suffix(slash)?, group)));
     match optional {
-        Some(start) => plain_start(start).map(|start| (start, true)),
-        None => plain_start(regex).map(|start| (start, false)),
+        Some((start, group)) => plain_start(start).map(|start| (start, Some(group))),
+        None => plain_start(regex).map(|start| (start, None)),
     }
 }
 

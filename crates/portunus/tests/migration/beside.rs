@@ -274,6 +274,11 @@ fn import_with(program: &str, options: &[&std::ffi::OsStr], file: &Path) -> Outp
     Command::new(PORTUNUS).args(["import", program]).args(options).arg(file).stdin(Stdio::null()).output().unwrap()
 }
 
+/// What it prints for these words, in a folder.
+pub fn import_in(words: &[&str], folder: &Path) -> Output {
+    Command::new(PORTUNUS).arg("import").args(words).current_dir(folder).output().unwrap()
+}
+
 /// Serves what was imported, once `check` has accepted it.
 pub fn serve(printed: &Output, dir: &Path, listeners: usize) -> Gate {
     let text = String::from_utf8(printed.stdout.clone()).unwrap();

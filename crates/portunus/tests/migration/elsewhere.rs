@@ -1,18 +1,13 @@
 //! Imports on another machine than the one that served: the files that a configuration names are not there, or in a copy.
 
 use std::io::Write;
-use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use tempfile::TempDir;
 
-use super::beside::serve;
+use super::beside::{import_in, serve};
 use crate::harness::secure::Secure;
-use crate::harness::{PORTUNUS, Reply, Upstream, certificates, path, read_response, vacant};
-
-fn import(words: &[&str], folder: &Path) -> Output {
-    Command::new(PORTUNUS).arg("import").args(words).current_dir(folder).output().unwrap()
-}
+use crate::harness::{Reply, Upstream, certificates, path, read_response, vacant};
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
@@ -34,7 +29,7 @@ fn away_and_back(program: &str, template: &str) -> (Output, [String; 2]) {
     std::fs::write(dir.path().join("file"), filled).unwrap();
     let files = ["certs", "ca.pem"].map(|name| (dir.path().join(name), dir.path().join(format!("away-{name}"))));
     files.iter().for_each(|(here, away)| std::fs::rename(here, away).unwrap());
-    let printed = import(&[program, "file"], dir.path());
+    let printed = import_in(&[program, "file"], dir.path());
     files.iter().for_each(|(here, away)| std::fs::rename(away, here).unwrap());
     let gate = serve(&printed, dir.path(), 1);
     let bodies = ["/", "/b"].map(|path| {
@@ -105,7 +100,7 @@ fn terminators_stay_when_certificates_are_not_here() {
         let (dir, listen) = (tempfile::tempdir().unwrap(), vacant());
         let of = of.replace("@ip@", &listen.ip().to_string()).replace("@port@", &listen.port().to_string());
         std::fs::write(dir.path().join("file"), of.replace("@dir@", &path(&dir, ""))).unwrap();
-        let printed = import(&[program, "file"], dir.path());
+        let printed = import_in(&[program, "file"], dir.path());
         let yaml = text(&printed.stdout);
         assert!(yaml.contains(&listen.to_string()) && yaml.contains(&path(&dir, "certs")), "{program}: {yaml}");
         assert_eq!(not_here(&printed).len(), 1, "{program}: {}", text(&printed.stderr));
@@ -124,7 +119,7 @@ fn files_that_decide_and_are_not_here_close_what_they_decide() {
          default_backend a\nbackend a\n mode http\n server s 127.0.0.1:2\n",
     )
     .unwrap();
-    let printed = import(&["haproxy", "h.cfg"], dir.path());
+    let printed = import_in(&["haproxy", "h.cfg"], dir.path());
     let (yaml, said) = (text(&printed.stdout), text(&printed.stderr));
     assert_eq!(printed.status.code(), Some(1), "{said}");
     assert!(said.contains("crt-list /nowhere/list.txt: which certificates it names"), "{said}");
@@ -165,7 +160,7 @@ fn copy() -> TempDir {
 fn files_are_looked_for_in_a_copy() {
     let dir = copy();
     let main = "/etc/portunus-nowhere/nginx.conf";
-    let named = import(&["nginx", "--files-from", "copy", main], dir.path());
+    let named = import_in(&["nginx", "--files-from", "copy", main], dir.path());
     let yaml = text(&named.stdout);
     assert_eq!(
         text(&named.stderr),
@@ -176,11 +171,11 @@ fn files_are_looked_for_in_a_copy() {
     assert!(yaml.contains("{ folder: /etc/portunus-nowhere/certs, default: a.test }"), "{yaml}");
     assert!(yaml.contains("127.0.0.1:2"), "{yaml}");
     let within =
-        import(&["nginx", &format!("--files-from={}", path(&dir, "copy")), &format!("copy{main}")], dir.path());
+        import_in(&["nginx", &format!("--files-from={}", path(&dir, "copy")), &format!("copy{main}")], dir.path());
     assert_eq!((text(&within.stdout), within.status.code()), (yaml, Some(1)));
 
     let of = |name: &str| format!("/etc/portunus-nowhere/{name}");
-    let both = import(&["haproxy", "--files-from", "copy", &of("haproxy.cfg"), &of("more.cfg")], dir.path());
+    let both = import_in(&["haproxy", "--files-from", "copy", &of("haproxy.cfg"), &of("more.cfg")], dir.path());
     let yaml = text(&both.stdout);
     assert_eq!((text(&both.stderr), both.status.code()), (String::new(), Some(0)), "{yaml}");
     assert!(yaml.contains("192.0.2.0/24") && yaml.contains("127.0.0.1:2"), "{yaml}");
@@ -200,8 +195,8 @@ fn links_of_a_copy_lead_where_they_led() {
     link("/../../../outside.conf", "sites-enabled/outside");
     let ask = |name: &str| {
         let name = format!("/etc/portunus-nowhere/sites-enabled/{name}");
-        let named = import(&["nginx", "--files-from", "copy", &name], dir.path());
-        let within = import(&["nginx", "--files-from", "copy", &format!("copy{name}")], dir.path());
+        let named = import_in(&["nginx", "--files-from", "copy", &name], dir.path());
+        let within = import_in(&["nginx", "--files-from", "copy", &format!("copy{name}")], dir.path());
         assert_eq!((&named.stdout, named.status.code()), (&within.stdout, within.status.code()), "{name}");
         named
     };
@@ -223,7 +218,7 @@ fn names_do_not_lead_out_of_a_copy() {
     let main = dir.path().join("copy/etc/portunus-nowhere/nginx.conf");
     for name in ["/etc/portunus-nowhere/../../../outside.conf", "../../../outside.conf", &path(&dir, "outside.conf")] {
         std::fs::write(&main, format!("events {{}}\nhttp {{\n include {name};\n}}\n")).unwrap();
-        let printed = import(&["nginx", "--files-from", "copy", "/etc/portunus-nowhere/nginx.conf"], dir.path());
+        let printed = import_in(&["nginx", "--files-from", "copy", "/etc/portunus-nowhere/nginx.conf"], dir.path());
         assert_eq!(printed.status.code(), Some(2), "{name}: {}", text(&printed.stdout));
         assert!(text(&printed.stderr).contains("outside.conf: no such file; with `--files-from FOLDER`"), "{name}");
     }
@@ -240,14 +235,14 @@ fn several_files_are_one_configuration() {
         std::fs::write(dir.path().join(name), what).unwrap();
     }
     for words in [["nginx", "a.conf", "main.conf", "b.conf"].as_slice(), &["nginx", "a.conf", "b.conf"]] {
-        let printed = import(words, dir.path());
+        let printed = import_in(words, dir.path());
         let yaml = text(&printed.stdout);
         assert_eq!(printed.status.code(), Some(0), "{}", text(&printed.stderr));
         assert!(yaml.contains("127.0.0.1:3") && yaml.contains("127.0.0.1:4"), "{yaml}");
         assert_eq!(yaml.contains("127.0.0.1:1"), words.len() == 4, "{yaml}");
     }
     std::fs::copy(dir.path().join("main.conf"), dir.path().join("second.conf")).unwrap();
-    let twice = import(&["nginx", "main.conf", "second.conf"], dir.path());
+    let twice = import_in(&["nginx", "main.conf", "second.conf"], dir.path());
     assert_eq!(twice.status.code(), Some(2));
     assert!(text(&twice.stderr).contains("second.conf:1: a second whole configuration"), "{}", text(&twice.stderr));
 }

@@ -86,11 +86,7 @@ fn what_checks_ask_that_is_not_carried_is_said() {
             "listen db\n mode tcp\n bind 127.0.0.1:1\n {check}\n server one 127.0.0.1:2 {server}\n server two 127.0.0.1:3 {server}\n"
         );
         std::fs::write(dir.path().join("h.cfg"), text).unwrap();
-        let printed = std::process::Command::new(crate::harness::PORTUNUS)
-            .args(["import", "haproxy", "h.cfg"])
-            .current_dir(dir.path())
-            .output()
-            .unwrap();
+        let printed = super::beside::import_in(&["haproxy", "h.cfg"], dir.path());
         (String::from_utf8(printed.stderr).unwrap(), printed.status.code())
     };
     for (check, server, said) in [

@@ -224,12 +224,9 @@ fn a_subpath_is_stripped_for_a_backend() {
 /// What is printed of a file, and what is said of it.
 fn import(program: &str, text: &str) -> (String, String) {
     let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("file"), text).unwrap();
-    let printed = std::process::Command::new(crate::harness::PORTUNUS)
-        .args(["import", program, "file"])
-        .current_dir(dir.path())
-        .output()
-        .unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, text).unwrap();
+    let printed = super::beside::import(program, &file);
     (String::from_utf8(printed.stdout).unwrap(), String::from_utf8(printed.stderr).unwrap())
 }
 
