@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use tls::{Connector, Handshake, ProtocolVersion, ServerName, Session};
 
-use crate::harness::{PATIENCE, connect};
+use crate::harness::{NO_SYSTEM_CAS, PATIENCE, connect};
 
 /// What `openssl s_client` told of a connection, standard output and error together.
 pub struct Reported(pub String);
@@ -61,6 +61,7 @@ pub fn openssl_command(address: SocketAddr, arguments: &str, command: &str) -> R
 fn s_client(address: SocketAddr, arguments: &str) -> Child {
     Command::new("timeout")
         .args([&PATIENCE.as_secs().to_string(), "openssl", "s_client", "-connect", &address.to_string()])
+        .args(NO_SYSTEM_CAS)
         .args(arguments.split_whitespace())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -36,6 +36,9 @@ pub use running::{Running, member};
 /// Longest wait for anything that must happen; a test that gets there fails.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+/// What keeps `openssl s_client` from reading all CA certificates of the machine first, which takes it longer than its connection.
+pub const NO_SYSTEM_CAS: [&str; 3] = ["-no-CAfile", "-no-CApath", "-no-CAstore"];
+
 /// The program.
 pub const PORTUNUS: &str = env!("CARGO_BIN_EXE_portunus");
 

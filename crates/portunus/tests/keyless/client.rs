@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tls::{Connector, Error, Handshake, ProtocolVersion, ServerName, Session};
 
 use super::SITE;
-use crate::harness::PATIENCE;
+use crate::harness::{NO_SYSTEM_CAS, PATIENCE};
 
 /// How a handshake ended, and after how long.
 #[derive(Debug)]
@@ -117,6 +117,7 @@ pub fn openssl(dir: &Path, address: SocketAddr, arguments: &str) -> String {
 pub fn openssl_for(ca: &Path, address: SocketAddr, site: &str, arguments: &str) -> String {
     let output = Command::new("timeout")
         .args([&PATIENCE.as_secs().to_string(), "openssl", "s_client", "-connect", &address.to_string()])
+        .args(NO_SYSTEM_CAS)
         .args(["-servername", site, "-verify_return_error", "-CAfile"])
         .arg(ca)
         .args(arguments.split_whitespace())

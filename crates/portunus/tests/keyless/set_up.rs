@@ -51,8 +51,11 @@ fn init(dir: &Path, more: &[&str]) -> PathBuf {
 /// Whether both sites are served, each with its kind of key.
 fn both_sites_respond(ca: &Path, address: SocketAddr) {
     for (site, kind) in [("site-1.example", "RSA"), ("site-2.example", "ECDSA")] {
-        let reported = openssl_for(ca, address, site, "-tls1_3");
-        assert!(reported.contains("Verify return code: 0 (ok)") && reported.contains(kind), "{site}: {reported}");
+        // A key server that has little of a processor may be too busy for one of them.
+        wait_until(&format!("{site} with its {kind} key"), || {
+            let reported = openssl_for(ca, address, site, "-tls1_3");
+            reported.contains("Verify return code: 0 (ok)") && reported.contains(kind)
+        });
     }
 }
 

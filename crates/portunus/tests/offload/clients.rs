@@ -11,7 +11,7 @@ use tls::KeyType;
 use wire::proxy_protocol::{Found, MAX_HEADER_BYTES, kind, read};
 
 use super::site::{folder, next, tcp_upstream, yaml};
-use crate::harness::{Gate, connect, vacant};
+use crate::harness::{Gate, NO_SYSTEM_CAS, connect, vacant};
 
 /// A folder with a CA for clients and a certificate of it for each of these names.
 fn folder_with_clients(names: &[&str]) -> tempfile::TempDir {
@@ -30,7 +30,7 @@ fn folder_with_clients(names: &[&str]) -> tempfile::TempDir {
 fn client(gate: &Gate, listener: &str, certificate: Option<&str>) -> Child {
     let address = gate.address(listener).to_string();
     let mut command = Command::new("openssl");
-    command.args(["s_client", "-quiet", "-no_ign_eof", "-connect", &address, "-servername", "a.test"]);
+    command.args(["s_client", "-quiet", "-no_ign_eof", "-connect", &address, "-servername", "a.test"]).args(NO_SYSTEM_CAS);
     if let Some(name) = certificate {
         let file = format!("{name}.both");
         command.args(["-cert", &file, "-key", &file]);

@@ -7,7 +7,7 @@ use std::sync::mpsc::Receiver;
 
 use super::site::{Duplex, folder, next, read_all, tcp_upstream, yaml};
 use crate::harness::secure::Secure;
-use crate::harness::{Gate, Upstream, connect, connect_from, exchange, read_response, read_to_end};
+use crate::harness::{Gate, NO_SYSTEM_CAS, Upstream, connect, connect_from, exchange, read_response, read_to_end};
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n";
 
@@ -130,6 +130,7 @@ fn names_without_a_tunnel_and_strangers_are_rejected_after_the_handshake() {
     for (listener, name) in [("strict", "c.test"), ("clients", "a.test")] {
         let output = Command::new("openssl")
             .args(["s_client", "-quiet", "-connect", &gate.address(listener).to_string(), "-servername", name])
+            .args(NO_SYSTEM_CAS)
             .stdin(std::process::Stdio::null())
             .output()
             .unwrap();
