@@ -10,6 +10,7 @@ mod support;
 mod replay;
 
 mod api;
+mod contradictions;
 mod corpus;
 mod cost;
 mod dialects;

@@ -37,7 +37,7 @@ rules! {
         "A part of the document cannot be enforced; the operations that it concerns are answered 501."
         "write it as the message says";
     WithoutEffect "without_effect" warning
-        "A part of the document has no effect."
+        "A part of the document has no effect, can never hold, or is not read as its author may mean it."
         "correct or remove it";
     ExampleInvalid "example_invalid" error
         "An example or default does not fit the schema it belongs to, so one of the two is wrong."

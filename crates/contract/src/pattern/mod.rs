@@ -4,6 +4,7 @@
 
 mod automaton;
 mod build;
+mod foreign;
 mod lookaround;
 mod parse;
 mod sequence;
@@ -11,6 +12,8 @@ mod sequence;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
+
+pub use foreign::foreign;
 
 use automaton::Automaton;
 use lookaround::Lookaround;

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use super::contradictions;
 use super::evaluate::Anchors;
 use super::ir::{self, ArrayRules, Discriminator, FALSE, Id, Schema, Schemas, TRUE};
 use super::keywords;
@@ -125,6 +126,10 @@ impl<'n> Builder<'n> {
         self.close_dynamic_scope();
         self.open_circular_families();
         self.find_circles();
+        for (id, place, what) in contradictions::find(&self.schemas) {
+            self.current = id;
+            self.warn(place, what);
+        }
         let mut unusable = self.unusable_roots();
         self.allow_nothing(0);
         let known = self.problems.len();

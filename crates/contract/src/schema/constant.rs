@@ -3,6 +3,7 @@
 use crate::node::{Kind, Node};
 
 use super::types::Types;
+use crate::message::shown;
 use crate::number::Decimal;
 
 /// A value from the schema.
@@ -40,6 +41,27 @@ impl Constant {
                 let search = 1 + members.len() / 8;
                 1 + members.iter().map(|(_, value)| search + value.weight()).sum::<usize>()
             }
+        }
+    }
+
+    /// Its very kind: of a number, whether it has a fraction.
+    pub fn kind(&self) -> Types {
+        match self {
+            Self::Number(text) if Decimal::new(text.as_bytes()).is_integer() => Types::INTEGER,
+            Self::Number(_) => Types::FRACTION,
+            other => other.types(),
+        }
+    }
+
+    /// For messages: a scalar as JSON has it, in short.
+    pub fn shown(&self) -> String {
+        match self {
+            Self::Null => "null".to_owned(),
+            Self::Boolean(value) => value.to_string(),
+            Self::Number(text) => shown(text.as_bytes()),
+            Self::String(text) => format!("\"{}\"", shown(text.as_bytes())),
+            Self::Array(_) => "an array".to_owned(),
+            Self::Object(_) => "an object".to_owned(),
         }
     }
 

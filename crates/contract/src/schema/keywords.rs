@@ -12,8 +12,10 @@ use super::tags::Tags;
 use super::types::Types;
 use super::vocabulary;
 use crate::format::Format;
+use crate::message::shown;
 use crate::node::{Key, Kind, Node};
 use crate::number::{Decimal, Divisor};
+use crate::pattern::foreign;
 use crate::reason::Reason;
 
 /// Says nothing about validity, in either dialect.
@@ -315,7 +317,13 @@ impl<'n> Reader<'_, 'n> {
             return None;
         };
         match self.builder.patterns.compile(text) {
-            Ok(pattern) => Some(pattern),
+            Ok(pattern) => {
+                if let Some(what) = foreign(text) {
+                    self.builder
+                        .warn(value.place, format!("`{}` is read as ECMA-262 has it: {what}", shown(text.as_bytes())));
+                }
+                Some(pattern)
+            }
             Err(why) => {
                 self.builder.problem(value.place, format!("pattern {text:?}: {why}"));
                 None

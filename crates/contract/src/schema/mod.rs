@@ -5,6 +5,7 @@
 
 mod compile;
 mod constant;
+mod contradictions;
 mod evaluate;
 mod everything;
 mod explain;

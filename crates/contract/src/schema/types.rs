@@ -47,6 +47,20 @@ impl Types {
         Self(self.0 & other.0)
     }
 
+    /// The names of its kinds, as `type` calls them.
+    pub fn names(self) -> String {
+        let fraction = Self::FRACTION.0;
+        let named = |name: &&str| {
+            Self::from_name(name).is_some_and(|kind| match *name {
+                "integer" => self.has(Self::INTEGER) && self.0 & fraction == 0,
+                "number" => self.has(Self::FRACTION),
+                _ => self.has(kind),
+            })
+        };
+        let all = ["string", "integer", "number", "boolean", "array", "object", "null"];
+        all.iter().filter(|name| named(name)).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ")
+    }
+
     /// Whether a value of these may be a text, number or boolean, so that one text stands for it. Null does not count: a list that may be null is a
     /// list, as an object that may be null is an object.
     pub const fn has_scalar(self) -> bool {

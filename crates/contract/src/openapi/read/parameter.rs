@@ -54,6 +54,8 @@ impl<'d> Reader<'d> {
         let required = self.flag_or(at, "required", part == Part::Path);
         if part == Part::Path && !required {
             self.warn(at, "a path parameter is always required");
+        } else if part == Part::Path && at.node.get("required").is_none() {
+            self.warn(at, "OpenAPI wants `required: true` at a path parameter; it is required anyway");
         }
         let allow_empty = part == Part::Query && self.flag(at, "allowEmptyValue");
         let allow_reserved = part == Part::Query && self.flag(at, "allowReserved");
