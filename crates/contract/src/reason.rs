@@ -191,6 +191,53 @@ impl Reason {
         }
     }
 
+    /// The same as the end of a sentence about the value: `is required`.
+    pub const fn words(self) -> &'static str {
+        use Reason as R;
+        match self {
+            R::Syntax => "is not JSON",
+            R::Utf8 => "is not UTF-8",
+            R::LoneSurrogate => "holds half a surrogate pair",
+            R::ByteOrderMark => "starts with a byte order mark",
+            R::TrailingData => "is followed by something",
+            R::Truncated => "ends in its middle",
+            R::DuplicateKey => "has a name twice",
+            R::Depth => "is nested too deeply",
+            R::Values => "holds too many values",
+            R::Keys => "has too many members",
+            R::KeyLength => "has a name that is too long",
+            R::StringLength => "holds a string that is too long",
+            R::NumberLength | R::Exponent => "holds a number that is too long",
+            R::Budget => "takes too many steps to validate",
+            R::Type => "has a type that is not allowed",
+            R::Enum | R::Const => "is none of the allowed values",
+            R::Minimum => "is too small",
+            R::Maximum => "is too large",
+            R::MultipleOf => "is no multiple as it should be",
+            R::MinLength => "is too short",
+            R::MaxLength => "is too long",
+            R::Pattern => "does not match the pattern",
+            R::Format => "does not have the format",
+            R::MinItems => "has too few elements",
+            R::MaxItems => "has too many elements",
+            R::UniqueItems => "has an element twice",
+            R::Contains => "has not the elements it must contain",
+            R::UnknownItem => "has an element that is not allowed",
+            R::MinProperties => "has too few members",
+            R::MaxProperties => "has too many members",
+            R::Required => "is required",
+            R::UnknownField => "is not declared",
+            R::PropertyNames => "has a name that is not allowed",
+            R::ReadOnly => "may only be read",
+            R::WriteOnly => "may only be written",
+            R::Discriminator => "does not say which schema it follows",
+            R::AnyOf => "follows none of the allowed schemas",
+            R::OneOf => "does not follow exactly one of the allowed schemas",
+            R::Not => "follows a schema that it must not",
+            R::False | R::Paused => "is not allowed",
+        }
+    }
+
     /// The code, in `snake_case`.
     pub const fn code(self) -> &'static str {
         match self {

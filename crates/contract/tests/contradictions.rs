@@ -112,6 +112,16 @@ fn a_path_parameter_should_say_that_it_is_required() {
     assert_eq!(warnings(&with("required: true, "), &Options::default()), Vec::<String>::new());
 }
 
+#[test]
+fn a_status_beside_responses_is_told_where_it_belongs() {
+    let document = "openapi: 3.1.0\ninfo: { title: t, version: '1' }\npaths:\n  /a:\n    get:\n      responses: { '204': { description: d } }\n      '404': { description: gone }\n";
+    let found = warnings(document, &Options::default());
+    assert!(
+        found.len() == 1 && found[0].contains(":7:7: `404`") && found[0].contains("below `responses`"),
+        "{found:?}"
+    );
+}
+
 /// A chain in which each takes in all before it would be looked at for hours without a bound.
 #[test]
 fn many_that_take_in_each_other_end() {

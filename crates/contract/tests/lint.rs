@@ -137,6 +137,13 @@ fn each_hole_is_found_where_it_is() {
 }
 
 #[test]
+fn an_example_without_what_is_required_says_so() {
+    let document = GOOD.replacen("      properties:\n", "      example: { tags: [a] }\n      properties:\n", 1);
+    let findings = lint_text("pets.yaml", &document, &Options::default()).unwrap();
+    assert!(findings.len() == 1 && findings[0].problem.what.ends_with("`/name` is required"), "{findings:?}");
+}
+
+#[test]
 fn a_document_that_does_not_load_is_rejected_as_it_would_be_at_start() {
     let problems = lint_text("pets.yaml", "openapi: 3.1.0\npaths: [", &Options::default()).unwrap_err();
     assert!(problems[0].to_string().starts_with("pets.yaml:"), "{problems:?}");

@@ -45,8 +45,9 @@ pub(super) fn look<'d>(
         if matches!(violation.reason, Reason::ReadOnly | Reason::WriteOnly) {
             continue;
         }
-        let place = if violation.pointer.is_empty() { "it" } else { &violation.pointer };
-        let why = violation.expected.as_deref().unwrap_or(violation.reason.meaning());
+        let pointer = format!("`{}`", crate::message::shown(violation.pointer.as_bytes()));
+        let place = if violation.pointer.is_empty() { "it" } else { &pointer };
+        let why = violation.expected.as_deref().unwrap_or(violation.reason.words());
         noted.add(
             Rule::ExampleInvalid,
             example.value.place,

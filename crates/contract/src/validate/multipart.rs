@@ -223,7 +223,7 @@ fn validate_content_type(head: &PartHead, field: Option<&FormField>) -> Result<(
     let Some(field) = field else {
         return match class {
             Some(Class::Text) if is_utf8 && !head.has_filename => Ok(()),
-            _ => reject("is not declared, and is no plain text"),
+            _ => reject("is not declared by the schema, and only plain text may be there undeclared"),
         };
     };
     if !field.content_types.is_empty() {

@@ -291,6 +291,15 @@ impl<'d> Reader<'d> {
                 continue;
             }
             let name = crate::message::shown(key.text.as_bytes());
+            let is_status =
+                key.text == "default" || key.text.len() == 3 && key.text.starts_with(['1', '2', '3', '4', '5']);
+            if is_status && known.contains(&"responses") {
+                self.warn_at(
+                    key.place,
+                    format!("`{name}` is a response: write it below `responses`, one level deeper"),
+                );
+                continue;
+            }
             match spelling::meant(&key.text, known.iter().copied()) {
                 Some(meant) => self.fault_at(key.place, format!("{what} has no `{name}`; write `{meant}`")),
                 None => self.warn_at(
