@@ -75,6 +75,13 @@ fn dealt(worker: usize, workers: usize, sockets: usize) -> impl Iterator<Item = 
     (worker..sockets).step_by(workers.max(1)).chain(shared)
 }
 
+/// The index of an interface of this machine, by its name or as digits.
+pub fn interface(name: &str) -> Option<u32> {
+    let socket = rustix::net::socket(rustix::net::AddressFamily::INET6, rustix::net::SocketType::DGRAM, None).ok()?;
+    let named = rustix::net::netdevice::name_to_index(&socket, name).ok();
+    named.or_else(|| name.parse().ok()).filter(|index| *index != 0)
+}
+
 impl Bound {
     /// Binds `endpoint` for `workers` workers and starts listening. With port 0 all of them share the port the kernel chose.
     ///

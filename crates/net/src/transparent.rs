@@ -4,7 +4,7 @@
 //! is not decided here, nor how answers find back: `routing.rs` sets that up. Needs CAP_NET_ADMIN.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
 use rustix::thread::CapabilitySet;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -26,9 +26,12 @@ impl Source {
     pub const OWN: Source = Source { address: None, mark: 0 };
 }
 
-/// Undresses IPv4 that is mapped into IPv6.
+/// Undresses IPv4 that is mapped into IPv6. The interface of a link-local address stays (RFC 4007 §6): without it nobody there can be reached.
 pub fn canonical(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
+    match (address, address.ip().to_canonical()) {
+        (SocketAddr::V6(whole), IpAddr::V6(ip)) => SocketAddrV6::new(ip, whole.port(), 0, whole.scope_id()).into(),
+        (_, ip) => SocketAddr::new(ip, address.port()),
+    }
 }
 
 /// Connects a TCP stream to `target` from `source`, with small writes sent at once. If the pair of addresses is in use already,
@@ -44,8 +47,7 @@ pub async fn connect_tcp(target: SocketAddr, source: Source) -> io::Result<Strea
     };
     match connect_once(target, Some(address), source.mark).await {
         Err(error) if needs_another_port(&error, address.port()) => {
-            let any_port = SocketAddr::new(address.ip(), 0);
-            connect_once(target, Some(any_port), source.mark).await.map(Stream::at_other_port)
+            connect_once(target, Some(at_any_port(address)), source.mark).await.map(Stream::at_other_port)
         }
         done => done,
     }
@@ -76,10 +78,15 @@ pub(crate) fn connect_udp(target: SocketAddr, source: Source) -> io::Result<(Soc
     let address = source.address.map(canonical);
     match (connect(address), address) {
         (Err(error), Some(address)) if needs_another_port(&error, address.port()) => {
-            Ok((connect(Some(SocketAddr::new(address.ip(), 0)))?, false))
+            Ok((connect(Some(at_any_port(address)))?, false))
         }
         (done, _) => Ok((done?, true)),
     }
+}
+
+fn at_any_port(mut address: SocketAddr) -> SocketAddr {
+    address.set_port(0);
+    address
 }
 
 fn bind_source(

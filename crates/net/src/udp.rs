@@ -11,6 +11,7 @@ mod wire_form;
 pub use receive::{Batch, Received};
 pub use send::{Mailer, Outgoing, Sent};
 pub use steering::{ID_BYTES, LONG_HEADER, position_of};
+pub use wire_form::LocalAddress;
 
 use std::fmt;
 use std::io;

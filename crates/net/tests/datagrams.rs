@@ -73,7 +73,7 @@ async fn responses_leave_from_the_address_that_was_asked() {
             received = second.receive(&mut other) => { received.unwrap(); std::mem::swap(&mut batch, &mut other); &second }
         };
         let piece = batch.get(0);
-        assert_eq!((piece.bytes, piece.to), (b"?".as_slice(), Some(asked)));
+        assert_eq!((piece.bytes, piece.to.map(|to| to.ip)), (b"?".as_slice(), Some(asked)));
         let response = Outgoing { head: &[], payload: b"!", to: piece.from, from: piece.to, ecn: 0 };
         assert_eq!(Mailer::new().send(listener.as_fd(), &[response]).sent, 1);
         // Connected, so that only what comes from `target` is received.

@@ -8,6 +8,7 @@ mod trust;
 
 use std::net::{IpAddr, SocketAddr};
 
+use net::transparent::canonical;
 use net::{Chunk, Stream};
 use tls::PeerCertificate;
 use wire::proxy_protocol::ProxyInfo;
@@ -35,11 +36,6 @@ pub struct Identified {
 /// The client of a connection whose listener takes the socket's word for it.
 pub fn itself(stream: Stream, peer: Option<SocketAddr>) -> Identified {
     Identified { stream, first: Chunk::empty(), client: peer.map(canonical), reported: None }
-}
-
-/// IPv4 in IPv6 clothes is undressed.
-fn canonical(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 /// Whether a certificate passes the rule's SAN allow-list. Without a list every verified certificate does, and so does none where none is

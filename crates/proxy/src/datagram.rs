@@ -233,18 +233,24 @@ impl Relay {
         let config = &rule.config;
         let Relay { flows, batch, mailer, pending, worker, .. } = self;
         pending.sort_unstable();
+        let by_flow = || {
+            pending
+                .chunk_by(|one, next| one.flow == next.flow)
+                .filter_map(|of_one| Some((of_one.first()?.flow, of_one)))
+        };
+        let heads: Vec<_> = by_flow().map(|(id, _)| flows.table.get(id)?.request_head.clone()).collect();
         let mut outgoing = Vec::with_capacity(pending.len());
-        for of_one in pending.chunk_by(|one, next| one.flow == next.flow) {
-            let Some(id) = of_one.first().map(|first| first.flow) else { continue };
+        for ((id, of_one), head) in by_flow().zip(&heads) {
             let Some(flow) = flows.table.get(id) else {
                 // Another flow of the same batch has pushed it out.
                 worker.report.datagrams_lost(&config.name, of_one.len());
                 continue;
             };
             outgoing.clear();
+            let head = head.as_deref().unwrap_or_default();
             let payloads = of_one.iter().filter_map(|one| batch.get(one.slot).bytes.get(one.start..one.end));
             let payloads = payloads.filter(|payload| flow.passes(false, payload.len(), worker));
-            outgoing.extend(payloads.map(|payload| Outgoing { head: &[], payload, to: None, from: None, ecn: 0 }));
+            outgoing.extend(payloads.map(|payload| Outgoing { head, payload, to: None, from: None, ecn: 0 }));
             let bytes = outgoing.iter().map(|one| one.payload.len()).sum();
             if outgoing.is_empty() {
                 continue;

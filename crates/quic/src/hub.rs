@@ -338,7 +338,7 @@ impl<K> Hub<K> {
         for piece in (0..batch.len()).map(|index| batch.get(index)) {
             let Some(from) = piece.from else { continue };
             for bytes in piece.datagrams().filter(|bytes| !bytes.is_empty()) {
-                let linked = Linked { from, to: piece.to, ecn: piece.ecn, bytes };
+                let linked = Linked { from, to: piece.to.map(|to| to.ip), ecn: piece.ecn, bytes };
                 if !self.passes_on(linked, Whence::Socket) {
                     self.arrived(linked, (now, Whence::Socket), admit);
                 }

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 
-use net::udp::{Mailer, Outgoing};
+use net::udp::{LocalAddress, Mailer, Outgoing};
 use quinn_proto::{EcnCodepoint, Transmit};
 
 /// Buffers that are kept for the next turns.
@@ -54,7 +54,9 @@ impl Outbox {
         let datagrams = |parcel: &'_ Parcel| parcel.bytes.len().div_ceil(parcel.segment);
         let mut outgoing = Vec::with_capacity(self.parcels.iter().map(datagrams).sum());
         for parcel in &self.parcels {
-            let (to, from, ecn) = (Some(parcel.to), parcel.from, parcel.ecn);
+            let (to, ecn) = (Some(parcel.to), parcel.ecn);
+            let interface = if let SocketAddr::V6(to) = parcel.to { to.scope_id() } else { 0 };
+            let from = parcel.from.map(|ip| LocalAddress::new(ip, interface));
             let payloads = parcel.bytes.chunks(parcel.segment);
             outgoing.extend(payloads.map(|payload| Outgoing { head: &[], payload, to, from, ecn }));
         }

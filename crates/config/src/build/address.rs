@@ -2,7 +2,7 @@
 //!
 //! Texts to values; resolves no name and opens no socket.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::path::{Path, PathBuf};
 
 use idna::AsciiDenyList;
@@ -28,10 +28,36 @@ pub(super) fn bind(text: &str, base: &Path) -> Result<Vec<Endpoint>, Fault> {
         let every = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
         return Ok(every.map(|address| Endpoint::Tcp(SocketAddr::new(address, port))).to_vec());
     }
+    if let Some(address) = with_interface(text) {
+        return Ok(vec![Endpoint::Tcp(address?)]);
+    }
     if let Ok(address) = text.parse() {
         return Ok(vec![Endpoint::Tcp(address)]);
     }
     Err(not_an_address(text, &bind_fix(text)))
+}
+
+/// Reads a link-local address, which means nothing without an interface, and any other address that has one: `[fe80::1%eth0]:53` (RFC 4007 §11). None for
+/// what is neither.
+pub(super) fn with_interface(text: &str) -> Option<Result<SocketAddr, Fault>> {
+    let (literal, port) = text.strip_prefix('[')?.rsplit_once("]:")?;
+    let (ip, interface) = match literal.split_once('%') {
+        Some((ip, interface)) => (ip, Some(interface)),
+        None => (literal, None),
+    };
+    let (ip, port) = (ip.parse::<Ipv6Addr>().ok()?, port_number(port)?);
+    let fault = |what: &str, fix: String| Some(Err(Fault::new(format!("{} {what}", shown(text)), fix)));
+    match interface {
+        None if !ip.is_unicast_link_local() => None,
+        None => fault("is a link-local address without its interface", format!("write `[{ip}%eth0]:{port}`")),
+        Some(_) if !ip.is_unicast_link_local() => {
+            fault("names an interface, and is not a link-local address", format!("write `[{ip}]:{port}`"))
+        }
+        Some(interface) => match net::listen::interface(interface) {
+            Some(index) => Some(Ok(SocketAddrV6::new(ip, port, 0, index).into())),
+            None => fault("names an interface that this machine has not", "`ip link` lists them".to_owned()),
+        },
+    }
 }
 
 fn not_an_address(text: &str, fix: &str) -> Fault {
@@ -96,7 +122,7 @@ pub(super) fn server(text: &str, base: &Path, service: Service) -> Result<Server
         Service::Names => 53,
         Service::Counters => 6379,
     };
-    match text.parse::<SocketAddr>() {
+    match with_interface(text).transpose()?.map_or_else(|| text.parse::<SocketAddr>(), Ok) {
         Ok(address) if address.port() != 0 => return Ok(ServerAddress::Ip(address)),
         Ok(_) => return Err(fault("use a port from 1 to 65535".to_owned())),
         Err(_) => {}

@@ -19,9 +19,8 @@ use crate::table::setting;
 use crate::yaml::{Node, Value};
 
 /// Settings of an upstream that are about connections or messages, and what to do instead.
-const OF_CONNECTIONS: [(&str, &str); 17] = [
+const OF_CONNECTIONS: [(&str, &str); 16] = [
     ("tls", "remove `tls`: datagrams are forwarded as they come"),
-    ("send_proxy", "remove `send_proxy`; `transparent: true` of the UDP listener shows clients' addresses to servers"),
     ("transparent", "write it in the UDP listener"),
     ("mark", "write it in the UDP listener"),
     ("allow_sources", "write it in the UDP listener"),
@@ -146,6 +145,12 @@ impl Build<'_> {
             let what = format!("`{}` is about responses of HTTP, and has no effect with `protocol: udp`", entry.key);
             self.problems.add(entry.key_span, what, format!("remove `{}`", entry.key));
         }
+        if let Some(entry) =
+            node.entry("send_proxy").filter(|_| !matches!(upstream.send_proxy, SendProxy::Off | SendProxy::V2))
+        {
+            let what = "datagrams carry a PROXY header of version 2 without TLVs";
+            self.problems.add(entry.value.span, what, "write `send_proxy: v2`, which goes on each datagram");
+        }
         let is_unix = |server: &ServerConfig| matches!(server.address, ServerAddress::Unix(_));
         if let Some(list) = node.get("servers").filter(|_| upstream.servers.iter().any(is_unix)) {
             let what = "a Unix socket cannot be reached by UDP";
@@ -267,6 +272,9 @@ fn udp_address(endpoint: Endpoint) -> Result<SocketAddr, Fault> {
 
 fn target(text: &str) -> Result<SocketAddr, Fault> {
     let fault = |fix: String| Fault::new(format!("{} is not the address of a target", shown(text)), fix);
+    if let Some(address) = address::with_interface(text) {
+        return address;
+    }
     match text.parse::<SocketAddr>() {
         Ok(address) if address.port() == 0 => Err(fault("use a port from 1 to 65535".to_owned())),
         Ok(address) if address.ip().is_unspecified() => {

@@ -2,10 +2,10 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
-use super::wire_form::{Arrival, Control, NAME_BYTES, Name};
+use super::wire_form::{Arrival, Control, LocalAddress, NAME_BYTES, Name};
 use super::{last_error, raw};
 
 /// Room of one slot: the longest datagram there can be, or that many joined ones. Not a multiple of a page, or the beginnings of all
@@ -42,7 +42,7 @@ pub struct Received<'a> {
     /// Who sent it; none on connected sockets that do not say.
     pub from: Option<SocketAddr>,
     /// The address of ours it was sent to, where the socket is bound to all of them.
-    pub to: Option<IpAddr>,
+    pub to: Option<LocalAddress>,
     /// Explicit congestion notification, where the socket tells it: see [`UdpBound::prepare_for_quic`](crate::UdpBound::prepare_for_quic).
     pub ecn: u8,
     segment: usize,

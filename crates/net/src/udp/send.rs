@@ -5,11 +5,11 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
 use super::receive::no_header;
-use super::wire_form::{Control, Name};
+use super::wire_form::{Control, LocalAddress, Name};
 use super::{last_error, raw};
 
 /// Pieces per call.
@@ -34,7 +34,7 @@ pub struct Outgoing<'a> {
     /// Where to; none on a connected socket.
     pub to: Option<SocketAddr>,
     /// From which address of ours; none for the socket's own.
-    pub from: Option<IpAddr>,
+    pub from: Option<LocalAddress>,
     /// Explicit congestion notification (RFC 3168 §5): 0 is not capable.
     pub ecn: u8,
 }

@@ -69,11 +69,28 @@ const HEAD_BYTES: usize = size_of::<usize>() + 8;
 #[repr(align(8))]
 pub(super) struct Control(pub(super) [u8; Control::BYTES]);
 
+/// An address of ours that a datagram came to, or is to leave from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LocalAddress {
+    /// The address.
+    pub ip: IpAddr,
+    /// The interface, for addresses that mean nothing without it (RFC 4007 §6): link-local ones, and groups. 0 for others, which leave by any.
+    interface: u32,
+}
+
+impl LocalAddress {
+    /// An address, and the interface (its index; 0 for any) that it was reached by.
+    pub fn new(ip: IpAddr, interface: u32) -> LocalAddress {
+        let needs_interface = matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local() || ip.is_multicast());
+        LocalAddress { ip, interface: if needs_interface { interface } else { 0 } }
+    }
+}
+
 /// What control messages tell of an arrival.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Arrival {
     /// The address of ours it came to.
-    pub(super) to: Option<IpAddr>,
+    pub(super) to: Option<LocalAddress>,
     /// Length of each of the joined datagrams but the last; 0 for a single one.
     pub(super) segment: usize,
     /// Explicit congestion notification.
@@ -99,17 +116,21 @@ impl Control {
     }
 
     /// Lets the datagram leave from `source`.
-    pub(super) fn push_source(&mut self, used: usize, source: IpAddr) -> usize {
-        match source {
-            IpAddr::V4(source) => {
+    pub(super) fn push_source(&mut self, used: usize, source: LocalAddress) -> usize {
+        match source.ip {
+            IpAddr::V4(ip) => {
                 // Interface by route, then the source, then a field that means nothing here.
                 let mut info = [0; 12];
-                info[4..8].copy_from_slice(&source.octets());
+                info[4..8].copy_from_slice(&ip.octets());
                 self.push(used, libc::SOL_IP, libc::IP_PKTINFO, &info)
             }
-            IpAddr::V6(source) => {
+            IpAddr::V6(ip) => {
                 let mut info = [0; 20];
-                info[..16].copy_from_slice(&source.octets());
+                // Nothing leaves from a group: then the kernel chooses an address of the interface.
+                if !ip.is_multicast() {
+                    info[..16].copy_from_slice(&ip.octets());
+                }
+                info[16..].copy_from_slice(&source.interface.to_ne_bytes());
                 self.push(used, libc::SOL_IPV6, libc::IPV6_PKTINFO, &info)
             }
         }
@@ -136,13 +157,18 @@ impl Control {
         while let Some((length, level, kind, data)) = first_message(rest) {
             match (level, kind) {
                 (libc::SOL_IP, libc::IP_PKTINFO) => {
-                    // The third field: where the header said it goes.
-                    let address = data.get(8..12).and_then(|octets| <[u8; 4]>::try_from(octets).ok());
-                    arrival.to = address.map(|octets| Ipv4Addr::from(octets).into());
+                    // The second field is the address that responses leave from; the third one, where the header said it goes, may be a group or broadcast.
+                    let address = |at: std::ops::Range<usize>| data.get(at)?.first_chunk().copied().map(Ipv4Addr::from);
+                    let own = address(4..8).filter(|own| !own.is_unspecified()).or_else(|| address(8..12));
+                    arrival.to = own.map(|ip| LocalAddress::new(ip.into(), 0));
                 }
                 (libc::SOL_IPV6, libc::IPV6_PKTINFO) => {
-                    let address = data.get(..16).and_then(|octets| <[u8; 16]>::try_from(octets).ok());
-                    arrival.to = address.map(|octets| Ipv6Addr::from(octets).into());
+                    let interface = data
+                        .get(16..)
+                        .and_then(|index| index.first_chunk())
+                        .map_or(0, |index| u32::from_ne_bytes(*index));
+                    let address = data.first_chunk::<16>().copied().map(Ipv6Addr::from);
+                    arrival.to = address.map(|ip| LocalAddress::new(ip.into(), interface));
                 }
                 // The class is one byte of IPv4's header; of IPv6's the kernel makes an int.
                 (libc::SOL_IP, libc::IP_TOS) => arrival.ecn = data.first().map_or(0, |class| class & ECN_BITS),
@@ -196,7 +222,7 @@ mod tests {
         let used = control.push(0, libc::SOL_IPV6, libc::IPV6_PKTINFO, &info);
         let used = control.push(used, libc::SOL_UDP, libc::UDP_GRO, &1200_i32.to_ne_bytes());
         let used = control.push_ecn(used, true, 2);
-        let expected = Arrival { to: Some(Ipv6Addr::LOCALHOST.into()), segment: 1200, ecn: 2 };
+        let expected = Arrival { to: Some(LocalAddress::new(Ipv6Addr::LOCALHOST.into(), 0)), segment: 1200, ecn: 2 };
         assert_eq!(control.arrival(used), expected);
         assert_eq!(control.arrival(0), Arrival::default());
         let used = control.push(0, libc::SOL_SOCKET, 29, &[0; 16]);

@@ -4,6 +4,7 @@
 
 mod blame;
 mod clients;
+mod datagram_addresses;
 mod datagrams;
 mod onward_tls;
 mod passing;

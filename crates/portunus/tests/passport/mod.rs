@@ -4,6 +4,7 @@
 
 mod batches;
 mod http;
+mod link_local;
 mod other_hosts;
 mod routing;
 mod site;

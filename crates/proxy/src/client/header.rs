@@ -9,11 +9,12 @@ use std::net::SocketAddr;
 
 use config::ProxyHeaderRule;
 use net::clock::coarse;
+use net::transparent::canonical;
 use net::{Chunk, Deadline, Stream};
 use reason::Reason;
 use wire::proxy_protocol::{Found, Header, HeaderError, MAX_HEADER_BYTES, Origin, ProxyInfo, Transport, read};
 
-use super::{Identified, canonical, itself};
+use super::{Identified, itself};
 
 /// Why a connection ended before its client was known.
 #[derive(Debug)]

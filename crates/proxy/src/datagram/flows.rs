@@ -2,18 +2,19 @@
 //!
 //! Owns the sockets towards targets. Reads no listener; `datagram.rs` does. Which server of an upstream a flow goes to is `servers.rs`'s.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
-use config::{DatagramHeader, TargetsConfig, UdpListenerConfig};
+use config::{DatagramHeader, SendProxy, TargetsConfig, UdpListenerConfig};
 use net::transparent::canonical;
-use net::udp::Sent;
+use net::udp::{LocalAddress, Sent};
 use net::{Poller, Source, UdpFlow};
 use reason::Reason;
 use telemetry::{FlowRecord, OncePerSecond};
+use wire::proxy_protocol::{Extras, Origin, Transport, write_v2};
 use wire::simple_proxy;
 
 use super::header::{self, Said};
@@ -22,6 +23,7 @@ use super::table::{FlowId, Key, Table};
 use crate::generation::UdpRule;
 use crate::passport::{self, Rejected};
 use crate::policies::Terms;
+use crate::upstream::own_header;
 use crate::worker::Worker;
 
 /// How the balancer of a flow was found to go about headers; for the mode that finds out.
@@ -43,9 +45,11 @@ pub(super) struct Flow {
     pub(super) client: SocketAddr,
     /// Where answers go, and from which address of ours.
     pub(super) balancer: SocketAddr,
-    pub(super) local: Option<IpAddr>,
+    pub(super) local: Option<LocalAddress>,
     /// What each response begins with.
     pub(super) response_head: Option<Box<[u8; simple_proxy::HEADER_BYTES]>>,
+    /// What each datagram towards the target begins with.
+    pub(super) request_head: Option<Rc<[u8]>>,
     pub(super) target: SocketAddr,
     /// The server of an upstream that the target is.
     pub(super) placed: Option<Box<Placed>>,
@@ -85,7 +89,7 @@ pub(super) struct Arrived<'a> {
     /// The socket's peer.
     pub(super) balancer: SocketAddr,
     /// The address of ours it came to.
-    pub(super) local: Option<IpAddr>,
+    pub(super) local: Option<LocalAddress>,
     /// All of it.
     pub(super) bytes: &'a [u8],
     /// When.
@@ -136,7 +140,7 @@ impl Flows {
     pub(super) fn flow_of(&mut self, rule: &UdpRule, arrived: Arrived<'_>) -> Result<(FlowId, usize), Reason> {
         let config = &rule.config;
         let balancer = arrived.balancer;
-        let of_balancer = Key { client: None, balancer, destination: None };
+        let of_balancer = Key { client: None, balancer, local: arrived.local, destination: None };
         let first_only = matches!(config.header, DatagramHeader::First | DatagramHeader::Auto);
         if first_only && let Some(id) = self.table.find(&of_balancer) {
             return self.belongs(config.header, id, arrived.bytes).map(|payload| (id, payload));
@@ -154,7 +158,8 @@ impl Flows {
         };
         let decides = matches!(config.to, TargetsConfig::Destination { .. });
         let destination = newcomer.destination.filter(|_| decides);
-        let key = if first_only { of_balancer } else { Key { client: Some(newcomer.client), balancer, destination } };
+        let key =
+            if first_only { of_balancer } else { Key { client: Some(newcomer.client), destination, ..of_balancer } };
         match self.table.find(&key) {
             Some(id) => Ok((id, payload)),
             None => Ok((self.open(rule, key, &newcomer, arrived)?, payload)),
@@ -213,6 +218,7 @@ impl Flows {
             balancer: key.balancer,
             local: arrived.local,
             response_head: head,
+            request_head: self.request_head(rule, newcomer, arrived.local),
             target,
             placed,
             as_client: source.address.is_some(),
@@ -238,13 +244,27 @@ impl Flows {
         Ok(id)
     }
 
+    /// The PROXY header that the servers of a group want on each datagram.
+    fn request_head(&self, rule: &UdpRule, newcomer: &Newcomer, local: Option<LocalAddress>) -> Option<Rc<[u8]>> {
+        let version = rule.group.as_ref().map_or(SendProxy::Off, |group| group.config.send_proxy);
+        if version == SendProxy::Off || !newcomer.is_client {
+            return Some(own_header(version)).filter(|head| !head.is_empty()).map(Rc::from);
+        }
+        let source = canonical(newcomer.client);
+        let destination = newcomer.destination.unwrap_or_else(|| self.came_to(local));
+        let mut head = Vec::new();
+        let origin = Origin::Inet { transport: Transport::Datagram, source, destination };
+        write_v2(&mut head, &origin, &Extras::default());
+        Some(Rc::from(head))
+    }
+
     /// Target and source of a new flow.
     fn way(
         &self,
         rule: &UdpRule,
         newcomer: &Newcomer,
         client: SocketAddr,
-        local: Option<IpAddr>,
+        local: Option<LocalAddress>,
     ) -> Result<(SocketAddr, Source, Option<Box<Placed>>), Reason> {
         let config = &rule.config;
         let as_client = config.source.client && newcomer.is_client;
@@ -264,8 +284,8 @@ impl Flows {
     }
 
     /// The address of ours that a datagram has reached. Datagrams say so only where the socket is bound to all of them.
-    pub(super) fn came_to(&self, local: Option<IpAddr>) -> SocketAddr {
-        SocketAddr::new(local.unwrap_or(self.bound.ip()), self.bound.port())
+    pub(super) fn came_to(&self, local: Option<LocalAddress>) -> SocketAddr {
+        SocketAddr::new(local.map_or(self.bound.ip(), |local| local.ip), self.bound.port())
     }
 
     pub(super) fn connect(&mut self, target: SocketAddr, source: Source) -> Result<UdpFlow, Reason> {

@@ -10,6 +10,9 @@ use wire::simple_proxy;
 /// Length of the signature of version 2, which no datagram with a header is shorter than.
 const SIGNATURE_BYTES: usize = 12;
 
+/// How a line of version 1 begins.
+const LINE_START: &[u8] = b"PROXY ";
+
 /// What the beginning of a datagram turned out to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Said {
@@ -43,27 +46,32 @@ pub(super) fn read(mode: DatagramHeader, datagram: &[u8]) -> Said {
             }
             None => Said::Nothing,
         },
-        DatagramHeader::Each | DatagramHeader::First | DatagramHeader::Auto => version_2(datagram),
+        DatagramHeader::Each | DatagramHeader::First | DatagramHeader::Auto => proxy(datagram),
     }
 }
 
-fn version_2(datagram: &[u8]) -> Said {
-    // Version 1 is for streams. What is too short for a signature has none.
-    if datagram.len() < SIGNATURE_BYTES || datagram.first() != Some(&b'\r') {
+/// Version 2, or version 1, which is made for streams and which nginx puts on the first datagram of a session nevertheless.
+fn proxy(datagram: &[u8]) -> Said {
+    // What is too short for a signature has none.
+    let is_line = datagram.starts_with(LINE_START);
+    if !is_line && (datagram.len() < SIGNATURE_BYTES || datagram.first() != Some(&b'\r')) {
         return Said::Nothing;
     }
     let header = match proxy_protocol::read(datagram, proxy_protocol::MAX_HEADER_BYTES) {
-        Ok(Found::Whole(header)) if header.version == Version::V2 => header,
-        Ok(Found::Whole(_) | Found::Absent) => return Said::Nothing,
+        Ok(Found::Whole(header)) => header,
+        Ok(Found::Absent) => return Said::Nothing,
         Ok(Found::Partial) => return Said::Wrong(Reason::ProxyHeaderTruncated),
         Err(_) => return Said::Wrong(Reason::ProxyHeaderInvalid),
     };
     let payload = header.len;
     match header.origin {
-        Origin::Inet { transport: Transport::Datagram, source, destination } => {
+        // A line of version 1 has no word for datagrams.
+        Origin::Inet { transport: Transport::Stream, .. } if header.version == Version::V2 => {
+            Said::Wrong(Reason::ProxyHeaderNotUdp)
+        }
+        Origin::Inet { source, destination, .. } => {
             Said::Client { client: net::transparent::canonical(source), destination, payload }
         }
-        Origin::Inet { transport: Transport::Stream, .. } => Said::Wrong(Reason::ProxyHeaderNotUdp),
         Origin::Local | Origin::Unspecified | Origin::Unix { .. } => Said::Balancer { payload },
     }
 }
@@ -105,7 +113,18 @@ mod tests {
         check(b"", Said::Nothing);
         check(b"\r\n", Said::Nothing);
         check(b"\r\n\r\n\0\r\nQUIX\n", Said::Nothing);
-        check(b"PROXY TCP4 203.0.113.7 192.0.2.1 1 2\r\n", Said::Nothing);
+        let line = b"PROXY TCP4 203.0.113.7 192.0.2.1 4660 53\r\n";
+        let client_of_line = match client {
+            Said::Client { client, destination, .. } => Said::Client { client, destination, payload: line.len() },
+            other => other,
+        };
+        check(&[&line[..], b"payload"].concat(), client_of_line);
+        check(line, client_of_line);
+        check(&line[..20], Said::Wrong(Reason::ProxyHeaderTruncated));
+        check(b"PROXY UNKNOWN\r\nq", Said::Balancer { payload: 15 });
+        check(b"PROXY TCP4 203.0.113.7 192.0.2.1 4660 053\r\nq", Said::Wrong(Reason::ProxyHeaderInvalid));
+        check(b"PROXY", Said::Nothing);
+        check(b"PROXYING", Said::Nothing);
         check(SIGNATURE, Said::Wrong(Reason::ProxyHeaderTruncated));
     }
 

@@ -9,6 +9,8 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use net::udp::LocalAddress;
+
 /// What makes datagrams one flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Key {
@@ -16,6 +18,8 @@ pub(super) struct Key {
     pub(super) client: Option<SocketAddr>,
     /// The socket's peer.
     pub(super) balancer: SocketAddr,
+    /// The address of ours it was sent to: who asked two addresses awaits two responses, each from the one that was asked.
+    pub(super) local: Option<LocalAddress>,
     /// Where the client wanted to go, if that decides where it goes.
     pub(super) destination: Option<SocketAddr>,
 }

@@ -5,7 +5,7 @@ use super::*;
 
 fn key(client: u8, port: u16) -> Key {
     let client = SocketAddr::from(([203, 0, 113, client], port));
-    Key { client: Some(client), balancer: SocketAddr::from(([192, 0, 2, 1], 9)), destination: None }
+    Key { client: Some(client), balancer: SocketAddr::from(([192, 0, 2, 1], 9)), local: None, destination: None }
 }
 
 fn address(client: u8) -> IpAddr {

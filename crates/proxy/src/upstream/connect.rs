@@ -119,8 +119,9 @@ pub async fn connect(target: Target<'_>) -> Result<Transport, ConnectError> {
 async fn connect_unbounded(target: Target<'_>) -> Result<Transport, ConnectError> {
     let stream = match &target.server.address {
         ServerAddress::Ip(address) => {
-            let port = target.port.unwrap_or(address.port());
-            connect_tcp(SocketAddr::new(address.ip(), port), target.source).await?
+            let mut address = *address;
+            address.set_port(target.port.unwrap_or(address.port()));
+            connect_tcp(address, target.source).await?
         }
         ServerAddress::Unix(path) => connect_unix(path).await?,
         // Each address of a name is a server of its own.
@@ -152,8 +153,8 @@ pub fn speaks_http2(transport: &Transport) -> bool {
     transport.tls_info().is_some_and(|info| info.alpn.as_deref() == Some(b"h2"))
 }
 
-/// The header of a connection that is nobody's but ours: checks, and requests of our own.
-fn own_header(version: SendProxy) -> Vec<u8> {
+/// The header of a connection or datagram that is nobody's but ours: checks, and requests of our own.
+pub(crate) fn own_header(version: SendProxy) -> Vec<u8> {
     let mut header = Vec::new();
     match version {
         SendProxy::Off => {}

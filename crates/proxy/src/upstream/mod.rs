@@ -19,6 +19,7 @@ mod operated;
 mod shares;
 
 pub use balance::Wish;
+pub(crate) use connect::own_header;
 pub use connect::{ConnectError, Target, connect, connect_to, speaks_http2};
 pub use members::{Found, Members, Name, Records};
 pub use mirrored::{MirrorOutcome, Mirrored};

@@ -121,6 +121,14 @@ fn now_ms() -> u64 {
     u64::try_from(START.get_or_init(Instant::now).elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
+/// A link-local address as others may be shown it: the interface means something on this machine alone (RFC 6874 §1).
+fn without_interface(address: &ServerAddress) -> Option<String> {
+    match address {
+        ServerAddress::Ip(SocketAddr::V6(address)) => Some(format!("[{}]:{}", address.ip(), address.port())),
+        _ => None,
+    }
+}
+
 impl Server {
     /// A server that nothing is known of yet: taken as healthy.
     pub fn new(config: &ServerConfig, origin: usize) -> Server {
@@ -146,7 +154,10 @@ impl Server {
             origin,
             token: Sticky::token(&text(&address)),
             name: text(&address).into(),
-            authority: authority.map_or_else(|| text(&config.address).into(), Box::from),
+            authority: authority.map_or_else(
+                || without_interface(&config.address).unwrap_or_else(|| text(&config.address)).into(),
+                Box::from,
+            ),
             address,
             has_left: AtomicBool::new(false),
             is_silent: AtomicBool::new(false),

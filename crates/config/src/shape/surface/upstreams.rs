@@ -110,7 +110,7 @@ pub(crate) static UPSTREAM: Object = Object {
                 "send_proxy",
                 Shape::Choice(&["off", "v1", "v2", "v2_tlvs"]),
                 "off",
-                "Send a PROXY header at the beginning of each connection. Those that carry requests then serve one client connection only; not with `protocol: http2`. `v2_tlvs` is version 2 with ALPN, server name, a unique id, TLS version, cipher, client certificate and a checksum.",
+                "Send a PROXY header at the beginning of each connection. Those that carry requests then serve one client connection only; not with `protocol: http2`. With `protocol: udp` each datagram has one, of `v2`. `v2_tlvs` is version 2 with ALPN, server name, a unique id, TLS version, cipher, client certificate and a checksum.",
             ),
             optional("retries", Shape::Object(&RETRIES), "(see there)", "Retries on other servers."),
             optional(

@@ -1,6 +1,6 @@
 //! What one check asks over HTTP/1.1, HTTP/2 and gRPC, or by a datagram, and whether the answer is that of a healthy server. Whatever is odd is not.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::rc::Rc;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
@@ -13,8 +13,8 @@ use transport::Transport;
 use wire::http::Method;
 
 use crate::own_request::{Asked, send};
-use crate::upstream::Server;
 use crate::upstream::h2::open;
+use crate::upstream::{Group, Server, own_header};
 
 /// What checks call themselves in User-Agent.
 const AGENT: &str = "portunus-health";
@@ -101,16 +101,21 @@ pub(super) async fn grpc(transport: Transport, place: (&str, &str), service: &st
     .await
 }
 
-/// Sends a datagram; the first response decides. `what`: what is sent, and what the response contains.
-pub(super) async fn datagram(server: &Server, port: Option<u16>, what: (&[u8], Option<&[u8]>)) -> Option<()> {
-    let address = server.socket_address()?;
-    let address = SocketAddr::new(address.ip(), port.unwrap_or(address.port()));
+/// Sends a datagram behind the PROXY header of the group, if there is one; the first response decides. `what`: what is sent, and what the response
+/// contains.
+pub(super) async fn datagram(
+    (group, server): (&Group, &Server),
+    port: Option<u16>,
+    what: (&[u8], Option<&[u8]>),
+) -> Option<()> {
+    let mut address = server.socket_address()?;
+    address.set_port(port.unwrap_or(address.port()));
     let own: IpAddr = if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((own, 0)).await.ok()?;
     // From then on nobody else's datagrams are received, and what the network says of ours is.
     socket.connect(address).await.ok()?;
     let (send, expect) = what;
-    socket.send(send).await.ok()?;
+    socket.send(&[&own_header(group.config.send_proxy), send].concat()).await.ok()?;
     let mut response = vec![0; DATAGRAM_BYTES];
     let length = socket.recv(&mut response).await.ok()?;
     match expect {
