@@ -74,7 +74,11 @@ pub(crate) fn keystore(
     named.for_each(|pair| report.expect(files, pair.files(), &pair.place));
     let name =
         pairs.first().and_then(|pair| served_name(&pair.certificate, default, files)).or(default.map(str::to_owned));
-    let wanted = linked(pairs);
+    // One without a host's name is for all others only if its file says so, or if it is alone.
+    let is_nameless = pairs
+        .first()
+        .is_some_and(|pair| leaf(&pair.certificate, files).is_some_and(|leaf| leaf.dns_names().is_empty()));
+    let wanted = linked(pairs, is_nameless);
     let folder = match (&links.folder, common_folder(pairs)) {
         (Some(folder), _) => {
             let folder = folder.clone();
@@ -87,7 +91,9 @@ pub(crate) fn keystore(
             links.links.dedup();
             absolute(&folder)
         }
-        (None, Some(folder)) if is_usable(&folder, pairs, files) => absolute(&folder),
+        (None, Some(folder)) if is_usable(&folder, pairs, files) && (!is_nameless || files.has_default(&folder)) => {
+            absolute(&folder)
+        }
         (None, _) => {
             let place = pairs.first().map(|pair| pair.place.clone());
             let why =
@@ -130,7 +136,7 @@ fn is_usable(folder: &Path, pairs: &[Pair], files: &Files) -> bool {
 }
 
 /// Links to files under names that a keystore reads: what each leads to, and its name within the folder.
-fn linked(pairs: &[Pair]) -> Vec<(PathBuf, PathBuf)> {
+fn linked(pairs: &[Pair], is_nameless: bool) -> Vec<(PathBuf, PathBuf)> {
     let mut out: Vec<(PathBuf, PathBuf)> = Vec::new();
     let mut taken: Vec<String> = Vec::new();
     for pair in pairs.iter().filter(|pair| !pair.is_folder) {
@@ -150,7 +156,8 @@ fn linked(pairs: &[Pair]) -> Vec<(PathBuf, PathBuf)> {
         let name =
             std::iter::once(wanted.clone()).chain(numbered).find(|name| !taken.contains(name)).unwrap_or_default();
         taken.push(name.clone());
-        out.push((pair.certificate.clone(), Path::new(&name).join("fullchain.pem")));
+        let file = if is_nameless && out.is_empty() { "default.pem" } else { "fullchain.pem" };
+        out.push((pair.certificate.clone(), Path::new(&name).join(file)));
         if let Some(key) = pair.key.as_ref().filter(|key| **key != pair.certificate) {
             out.push((key.clone(), Path::new(&name).join("privkey.key")));
         }
@@ -160,10 +167,7 @@ fn linked(pairs: &[Pair]) -> Vec<(PathBuf, PathBuf)> {
 
 /// A name that a certificate is served under: `wanted` if it is one, else its first.
 fn served_name(certificate: &Path, wanted: Option<&str>, files: &mut Files) -> Option<String> {
-    let text = files.read(certificate).ok()?;
-    let blocks = pem::read(text.as_bytes()).ok()?;
-    let leaf = blocks.into_iter().find(|block| block.label == pem::Label::Certificate)?;
-    let certificate = Certificate::from_der(&leaf.der).ok()?;
+    let certificate = leaf(certificate, files)?;
     let names = certificate.dns_names();
     if let Some(wanted) = wanted.filter(|wanted| names.iter().any(|name| names::covers(name, wanted))) {
         return Some(wanted.to_owned());
@@ -171,6 +175,14 @@ fn served_name(certificate: &Path, wanted: Option<&str>, files: &mut Files) -> O
     let first = names.iter().find(|name| !name.starts_with("*.")).or(names.first())?;
     // A wildcard is no host; what it covers is.
     Some(first.strip_prefix("*.").map_or(first.clone(), |parent| format!("www.{parent}")))
+}
+
+/// The first certificate of a file, if it can be read.
+fn leaf(file: &Path, files: &mut Files) -> Option<Certificate> {
+    let text = files.read(file).ok()?;
+    let blocks = pem::read(text.as_bytes()).ok()?;
+    let leaf = blocks.into_iter().find(|block| block.label == pem::Label::Certificate)?;
+    Certificate::from_der(&leaf.der).ok()
 }
 
 /// Makes the links.
@@ -266,7 +278,7 @@ mod tests {
             pair("/x/site.crt", ""),
             pair("/y/site.crt", "/y/k"),
         ];
-        let links: Vec<String> = linked(&pairs).iter().map(|(_, link)| link.display().to_string()).collect();
+        let links: Vec<String> = linked(&pairs, false).iter().map(|(_, link)| link.display().to_string()).collect();
         assert_eq!(
             links,
             [

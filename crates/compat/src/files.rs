@@ -167,6 +167,12 @@ impl Files {
         }
     }
 
+    /// Whether a folder serves somebody who asks for no name it knows. One whose keys cannot be read here is believed to.
+    pub(crate) fn has_default(&self, folder: &Path) -> bool {
+        let store = Store::load(&Location::PemFolder(self.here(folder).into_owned()), None, None);
+        store.map_or(true, |store| store.has_default())
+    }
+
     /// The files that a pattern means, in the order of their names: `*` and `?` are any characters and one, `[...]` is one of some.
     pub(crate) fn matching(&self, pattern: &Path) -> Vec<PathBuf> {
         let mut found = vec![PathBuf::new()];

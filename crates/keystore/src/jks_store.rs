@@ -78,7 +78,11 @@ fn keyless_pair(origin: &str, alias: &str, der: &[u8], trusted: &[Certified], re
 /// The pair under the names that its alias gives it.
 fn with_names(mut pair: Pair, named: AliasNames, report: &mut Report) -> Pair {
     pair.names = named.names;
-    report.warnings.extend(named.warning.map(|warning| format!("{}: {warning}", pair.origin)));
+    let warning = named.warning.map(|warning| format!("{}: {warning}", pair.origin));
+    match pair.names.is_empty() {
+        true => pair.unserved = warning,
+        false => report.warnings.extend(warning),
+    }
     pair
 }
 

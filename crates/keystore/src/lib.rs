@@ -195,6 +195,10 @@ impl Store {
 
 /// The pairs of a store, and everything noticed on the way.
 fn load_pairs(location: &Location, password: Option<&Password>, keys: Keys) -> pair::Loaded {
+    pair::name_the_only_one(read_pairs(location, password, keys))
+}
+
+fn read_pairs(location: &Location, password: Option<&Password>, keys: Keys) -> pair::Loaded {
     let path = match location {
         Location::PemFolder(folder) => return pem_folder::load(folder, password, keys),
         Location::Pkcs12(path) | Location::Jks(path) => path,

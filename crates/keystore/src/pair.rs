@@ -68,6 +68,10 @@ pub(crate) struct Pair {
     pub(crate) origin: String,
     pub(crate) source: Source,
     pub(crate) names: Vec<String>,
+    /// What an operator should know if it has no name, so that nobody is served it.
+    pub(crate) unserved: Option<String>,
+    /// Whether it certifies others.
+    is_authority: bool,
     /// Leaf first, DER.
     pub(crate) chain: Vec<Vec<u8>>,
     /// PKCS#8; none if it is elsewhere.
@@ -122,6 +126,8 @@ impl Pair {
             origin,
             source,
             names: leaf.names.clone(),
+            unserved: None,
+            is_authority: leaf.is_authority,
             key_type,
             kind: leaf.kind,
             not_before: leaf.not_before,
@@ -142,6 +148,29 @@ impl Pair {
         let rank = |pair: &Pair| (pair.not_before, pair.not_after, pair.chain.len(), pair.key.is_some());
         rank(self) > rank(other)
     }
+}
+
+/// A certificate without a host name (an address alone, a common name alone, version 1) that is the only one of its store is what everybody gets, as in other
+/// servers: it cannot be meant for anything else. What has no name beside others is served to nobody, with a warning.
+pub(crate) fn name_the_only_one(mut loaded: Loaded) -> Loaded {
+    let pairs = &mut loaded.pairs;
+    // Whoever makes a certificate for oneself may have made an authority, as `openssl req -x509` does.
+    let certifies = pairs.iter().all(|pair| pair.is_authority);
+    let is_meant = |pair: &Pair| certifies || !pair.is_authority;
+    let mut leaves: HashMap<KeyType, &[u8]> = HashMap::new();
+    let is_one = pairs.iter().all(|pair| pair.names.is_empty())
+        && pairs.iter().filter(|pair| is_meant(pair)).all(|pair| {
+            let leaf = pair.chain.first().map(Vec::as_slice).unwrap_or_default();
+            *leaves.entry(pair.key_type).or_insert(leaf) == leaf
+        });
+    for pair in pairs.iter_mut().filter(|pair| pair.names.is_empty()) {
+        if is_one && is_meant(pair) {
+            pair.names.push(crate::names::DEFAULT.to_owned());
+        } else if let Some(warning) = pair.unserved.take() {
+            loaded.report.warnings.push(warning);
+        }
+    }
+    loaded
 }
 
 /// With a problem if a store holds nothing.

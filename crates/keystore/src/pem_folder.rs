@@ -270,10 +270,13 @@ fn make_pair(file: &Path, chain: Vec<Certified>, at: &KeyAt, report: &mut Report
         pair.names.push(names::DEFAULT.to_owned());
     }
     if pair.names.is_empty() {
-        report.warn(if is_authority {
+        pair.unserved = Some(if is_authority {
             format!("{}: an authority with its key; it is not served, and its key has no business here", pair.origin)
         } else {
-            format!("{}: the certificate names no host, so nobody is served it; call the file `default.pem` to serve it to all others", pair.origin)
+            format!(
+                "{}: the certificate names no host, so nobody is served it; call the file `default.pem` to serve it to all others",
+                pair.origin
+            )
         });
     }
     Some(pair)
@@ -295,7 +298,8 @@ fn make_keyless_pair(file: &Path, chain: Vec<Certified>, report: &mut Report) ->
             pair.names.push(host);
         }
         _ if pair.names.is_empty() => {
-            report.warn(format!("{}: names no host, so nobody is served it; call the file after one", pair.origin));
+            let unserved = format!("{}: names no host, so nobody is served it; call the file after one", pair.origin);
+            pair.unserved = Some(unserved);
         }
         _ => {}
     }

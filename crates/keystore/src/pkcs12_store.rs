@@ -117,7 +117,7 @@ fn make_pair(
     };
     used.extend(chain_of(leaf, held));
     let pair = Pair::new(origin, Source::Key(index), sent_chain(leaf, held), Some(&private), report)?;
-    Some(named(pair, &key.label, report))
+    Some(named(pair, &key.label))
 }
 
 /// A chain whose key is elsewhere.
@@ -126,16 +126,16 @@ fn make_keyless_pair(path: &Path, leaf: usize, held: &[Held], report: &mut Repor
         held[leaf].label.friendly_name.clone().unwrap_or_else(|| format!("{:?}", held[leaf].certificate.subject));
     let origin = format!("{} alias {title}", path.display());
     let pair = Pair::new(origin, Source::Alias(title), sent_chain(leaf, held), None, report)?;
-    Some(named(pair, &held[leaf].label, report))
+    Some(named(pair, &held[leaf].label))
 }
 
 /// The pair, with the name `default` if its label says so.
-fn named(mut pair: Pair, label: &Label, report: &mut Report) -> Pair {
+fn named(mut pair: Pair, label: &Label) -> Pair {
     if label.friendly_name.as_deref().is_some_and(names::is_default_label) {
         pair.names.push(names::DEFAULT.to_owned());
     }
     if pair.names.is_empty() {
-        report.warn(format!(
+        pair.unserved = Some(format!(
             "{}: the certificate names no host, so nobody is served it; call it `default` to serve it to all others",
             pair.origin
         ));

@@ -49,7 +49,11 @@ impl IdentityTable {
         }
         if let Some(default) = default {
             let pairs = table.find(default).ok_or_else(|| {
-                format!("no certificate is for `default: {default}`; name one that is here: {}", names_of(store))
+                let fix = match names_of(store) {
+                    names if names.is_empty() => "remove `default`: no certificate here names a host".to_owned(),
+                    names => format!("name one that is here: {names}"),
+                };
+                format!("no certificate is for `default: {default}`; {fix}")
             })?;
             table.default = pairs.clone();
         } else if !table.has_default() && is_one_certificate(store) {
@@ -86,16 +90,20 @@ fn is_one_certificate(store: &keystore::Store) -> bool {
 
 /// The problem with a keystore that has no default certificate, and the fix.
 pub(crate) fn no_default(store: &keystore::Store) -> String {
-    format!(
-        "no default certificate for clients that send no server name or an unknown one; add `default: HOST`; there are certificates for {}",
-        names_of(store)
-    )
+    let fix = match names_of(store) {
+        names if names.is_empty() => "call the file of one of the certificates `default.pem` (in PKCS#12 and Java keystores, its alias `default`), \
+             since none of them names a host"
+            .to_owned(),
+        names => format!("add `default: HOST`; there are certificates for {names}"),
+    };
+    format!("no default certificate for clients that send no server name or an unknown one; {fix}")
 }
 
 /// The first names that a store has certificates for.
 fn names_of(store: &keystore::Store) -> String {
     const SHOWN: usize = 5;
     let mut names: Vec<&str> = store.entries.iter().flat_map(|entry| &entry.names).map(String::as_str).collect();
+    names.retain(|name| *name != DEFAULT_NAME);
     names.sort_unstable();
     names.dedup();
     let more = if names.len() > SHOWN { format!(" and {} more", names.len() - SHOWN) } else { String::new() };

@@ -6,6 +6,7 @@ mod blame;
 mod clients;
 mod datagram_addresses;
 mod datagrams;
+mod nameless;
 mod onward_tls;
 mod passing;
 mod policies;
