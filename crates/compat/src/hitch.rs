@@ -119,7 +119,6 @@ const HARMLESS: &[&str] = &[
     "enable-tcp-fastopen",
     "tcp-fastopen",
     "group",
-    "keepalive",
     "log-filename",
     "log-level",
     "ocsp-connect-tmo",
@@ -230,7 +229,10 @@ impl Making<'_> {
         if let Some(count) = workers {
             self.draft.settings.set("workers", Value::plain(count));
         }
-        let limits = Map::of([("handshake_timeout", Value::text(format!("{}s", handshake.min(3_600))))]);
+        let mut limits = Map::of([("handshake_timeout", Value::text(format!("{}s", handshake.min(3_600))))]);
+        if let Some(seconds) = number(self.whole().text("keepalive")) {
+            limits.set("keepalive", format!("{}s", seconds.min(32_400)));
+        }
         self.draft.settings.set("limits", limits);
         let carried = [
             "frontend",
@@ -241,6 +243,7 @@ impl Making<'_> {
             "private-key",
             "workers",
             "ssl-handshake-timeout",
+            "keepalive",
             "backend-connect-timeout",
             "tls-protos",
             "alpn-protos",

@@ -55,6 +55,7 @@ impl UpstreamConfig {
             total_timeout: setting(node, "total_timeout"),
             pool_max_idle: setting(node, "pool_max_idle"),
             pool_idle_timeout: setting(node, "pool_idle_timeout"),
+            keepalive: setting(node, "keepalive"),
             max_in_flight,
             max_in_flight_per_client: setting::<Option<usize>>(node, "max_in_flight_per_client")
                 .unwrap_or_else(|| UpstreamConfig::share_of(max_in_flight)),

@@ -28,6 +28,8 @@ settings! {
             "Time between two reads of a request body before the response begins, or between two writes of the response.";
         min_body_rate: u64 = Shape::Size(0, TIB), "256",
             "Lowest rate, in bytes per second, at which a client may send a request body or read a response body, over any `client_idle_timeout`; 0 for none. For gRPC calls to an `http2` upstream only that of the route applies.";
+        keepalive: Duration = Shape::Duration(0, 9 * HOUR), "60s",
+            "Time of silence on a client's connection after which the kernel asks whether the client is still there (TCP keep-alive), and then in quarters of it; one that does not respond in twice this time is gone. `0s`: never.";
         tunnel_idle_timeout: Duration = Shape::Duration(SECOND, 30 * DAY), "1h",
             "Close a WebSocket or other tunnel after this time without a byte in either direction.";
         max_head_bytes as "max_header_bytes": usize = Shape::Size(KIB, 32 * KIB), "32KiB",

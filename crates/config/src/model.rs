@@ -235,6 +235,8 @@ pub enum Service {
 pub struct TunnelConfig {
     /// Who gets what. At least one; the most specific that fits wins.
     pub rules: Vec<TunnelRule>,
+    /// What does not begin with TLS is closed where a ClientHello is read.
+    pub rejects_plain: bool,
     /// Nothing moves either way; none for the process's own limit.
     pub idle_timeout: Option<Duration>,
     /// The whole life of a tunnel; none for no bound.

@@ -15,6 +15,7 @@ use tokio::io::unix::AsyncFd;
 
 use crate::clock::coarse;
 use crate::inherited::{self, Kind, Passed, SocketFile, identify};
+use crate::option::keep_alive;
 use crate::stream::Stream;
 use crate::unix_socket;
 
@@ -121,6 +122,13 @@ impl Bound {
             }
         }
         Ok(Bound { sockets, workers, endpoint, file, kept: Arc::new(AtomicBool::new(is_managed)) })
+    }
+
+    /// As [`Stream::keep_alive`], for the connections that will be accepted.
+    pub fn keep_alive(&self, idle: Duration) {
+        if matches!(self.endpoint, Endpoint::Tcp(_)) {
+            self.sockets.iter().for_each(|socket| _ = keep_alive(socket, idle));
+        }
     }
 
     /// Has sockets of its own join the adopted ones for workers that are left without one. From then on connections wait in them, so not before they are

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
 
 /// Sets an option whose value is an `int`.
 pub(crate) fn set_int(socket: impl AsFd, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
@@ -11,6 +12,29 @@ pub(crate) fn set_int(socket: impl AsFd, level: libc::c_int, name: libc::c_int, 
     let result =
         unsafe { libc::setsockopt(socket.as_fd().as_raw_fd(), level, name, std::ptr::from_ref(&value).cast(), length) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Questions without an answer before the kernel gives a connection up.
+const PROBES: u32 = 4;
+
+/// Most of a pause that the kernel takes, seconds (`MAX_TCP_KEEPIDLE`).
+const MAX_SECONDS: u64 = 32_767;
+
+/// Has the kernel ask the peer of a TCP connection whether it is there (RFC 9293 §3.8.4) when nothing has come for `idle`, and then in quarters of that time:
+/// one that is gone without a word is noticed after twice `idle`. Connections accepted from a listening socket inherit it. Zero turns it off. In whole seconds.
+///
+/// # Errors
+/// As the kernel says; the socket is no TCP socket.
+pub(crate) fn keep_alive(socket: impl AsFd, idle: Duration) -> io::Result<()> {
+    let socket = socket.as_fd();
+    set_int(socket, libc::SOL_SOCKET, libc::SO_KEEPALIVE, i32::from(!idle.is_zero()))?;
+    if idle.is_zero() {
+        return Ok(());
+    }
+    let seconds = |time: Duration| libc::c_int::try_from(time.as_secs().clamp(1, MAX_SECONDS)).unwrap_or(1);
+    set_int(socket, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, seconds(idle))?;
+    set_int(socket, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, seconds(idle / 4))?;
+    set_int(socket, libc::IPPROTO_TCP, libc::TCP_KEEPCNT, PROBES.cast_signed())
 }
 
 /// Has a classic BPF program choose which socket of a group with SO_REUSEPORT gets a datagram: it gives its position, in the order in which they were bound;

@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use socket2::{Domain, SockAddr, SockRef, Socket, Type};
@@ -16,6 +17,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::chunk::Chunk;
+use crate::option::keep_alive;
 
 /// Slices of this many bytes together are copied into one before they are sent.
 const JOINED_BYTES: usize = 1024;
@@ -97,6 +99,12 @@ impl Stream {
     /// Whether it goes out from the port that was asked for; true where none was.
     pub fn port_kept(&self) -> bool {
         !self.is_other_port
+    }
+
+    /// Has the kernel ask a TCP peer that has been silent for `idle` whether it is there; zero: never. Without this, one that is gone without a word (its
+    /// power, a NAT that forgot it) stays connected for ever. What the kernel does not take is left out.
+    pub fn keep_alive(&self, idle: Duration) {
+        let _ = keep_alive(&self.socket, idle);
     }
 
     /// The peer's address; none for Unix sockets.

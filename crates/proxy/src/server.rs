@@ -634,12 +634,17 @@ fn bind_missing(
     bound: &mut Sockets<Endpoint, Bound>,
     sockets: &mut Taking<'_>,
 ) -> Result<Fresh<Endpoint, Bound>, Vec<String>> {
-    let places = config.listeners.iter().flat_map(|listener| listener.places().map(|place| (&*listener.name, place)));
+    let places =
+        || config.listeners.iter().flat_map(|listener| listener.places().map(|place| (&*listener.name, place)));
     let bind = |place: &Place<Endpoint>| match sockets.inherited.take(place.address.kind(), &place.key()) {
         passed if passed.is_empty() => Bound::bind(&place.address, sockets.workers),
         passed => Bound::adopt(&place.address, passed, sockets.workers),
     };
-    bind_places(places, bound, bind, Bound::unlink)
+    let fresh = bind_places(places(), bound, bind, Bound::unlink)?;
+    for (listener, place) in places() {
+        bound.get(&place).into_iter().for_each(|bound| bound.keep_alive(config.limits_at(listener).keepalive));
+    }
+    Ok(fresh)
 }
 
 /// Binds what is configured and not bound; gives what it bound. On failure nothing is left bound that was not before.

@@ -167,6 +167,7 @@ async fn reach<'g>(
         let address = address.map_err(ConnectError::Client)?;
         state.destination = Some(address);
         let transport = connect_to(address, source, &header, group.config.connect_timeout).await?;
+        transport.stream().keep_alive(group.config.keepalive);
         state.connected(&transport, Some(address.port()), source, started.elapsed())?;
         return Ok((transport, None));
     }

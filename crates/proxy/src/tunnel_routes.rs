@@ -161,7 +161,8 @@ mod tests {
             passthrough: upstream.starts_with("unopened"),
             policies: Vec::new(),
         });
-        let config = TunnelConfig { rules: rules.collect(), idle_timeout: None, max_lifetime: None };
+        let config =
+            TunnelConfig { rules: rules.collect(), rejects_plain: false, idle_timeout: None, max_lifetime: None };
         let group =
             |name: &String| (name.clone(), Arc::new(Group::new(&Arc::new(UpstreamConfig::new(name.clone()))).unwrap()));
         let groups = config.rules.iter().map(|rule| group(&rule.upstream)).collect();

@@ -19,7 +19,7 @@ use crate::table::setting;
 use crate::yaml::{Node, Value};
 
 /// Settings of an upstream that are about connections or messages, and what to do instead.
-const OF_CONNECTIONS: [(&str, &str); 16] = [
+const OF_CONNECTIONS: [(&str, &str); 17] = [
     ("tls", "remove `tls`: datagrams are forwarded as they come"),
     ("transparent", "write it in the UDP listener"),
     ("mark", "write it in the UDP listener"),
@@ -29,6 +29,7 @@ const OF_CONNECTIONS: [(&str, &str); 16] = [
     ("response_header_timeout", "remove it"),
     ("idle_timeout", "write `idle_timeout` in the UDP listener"),
     ("total_timeout", "remove it"),
+    ("keepalive", "remove it: nothing is connected"),
     ("pool_idle_timeout", "remove it"),
     ("pool_max_idle", "remove it"),
     ("max_in_flight", "write `max_flows` in the UDP listener"),

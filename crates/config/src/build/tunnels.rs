@@ -48,8 +48,14 @@ impl Build<'_> {
             let what = "`policies` here are those of `upstream`, and there is none";
             self.problems.add(entry.key_span, what, "write them in the rules, or for all connections beside `tunnel`");
         }
+        let is_read = rules.iter().any(|rule| rule.passthrough);
+        if let Some(entry) = node.entry("not_tls").filter(|_| !is_read) {
+            let what = "`not_tls` has no effect: TLS does not pass through unopened here";
+            self.problems.add(entry.key_span, what, "remove `not_tls`, or add a rule with a `server_name` or `alpn`");
+        }
         TunnelConfig {
             rules,
+            rejects_plain: read::text(node, "not_tls") == Some("reject"),
             idle_timeout: read::duration(node, "idle_timeout"),
             max_lifetime: read::duration(node, "max_lifetime"),
         }

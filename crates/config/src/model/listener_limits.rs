@@ -21,6 +21,7 @@ impl Limits {
             max_headers: own.max_headers.unwrap_or(self.max_headers),
             max_body_bytes: own.max_body_bytes.unwrap_or(self.max_body_bytes),
             max_requests_per_connection: own.max_requests_per_connection.unwrap_or(self.max_requests_per_connection),
+            keepalive: own.keepalive.unwrap_or(self.keepalive),
             tunnel_idle_timeout: own.tunnel_idle_timeout.unwrap_or(self.tunnel_idle_timeout),
             h2_max_streams: own.h2_max_streams.unwrap_or(self.h2_max_streams),
             ..self.clone()

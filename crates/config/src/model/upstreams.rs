@@ -43,6 +43,8 @@ pub struct UpstreamConfig {
     pub pool_max_idle: usize,
     /// How long an idle connection is kept.
     pub pool_idle_timeout: Duration,
+    /// Silence on a connection after which the server is asked whether it is there; zero for never.
+    pub keepalive: Duration,
     /// Requests in flight per process beyond which 503 is answered.
     pub max_in_flight: usize,
     /// Requests in flight of one client (IPv6: of one /64) beyond which 429 is responded.

@@ -206,12 +206,13 @@ fn clients_lead_to_their_upstreams() {
         near.end();
         assert_eq!(read_all(&mut next(connections)), b"EHLO", "{source} {name}");
     }
-    // Where names decide, too, all of them begin with a ClientHello.
+    // Where names decide, too, what begins with no ClientHello is for who is not asked for one.
     for (source, hello, expected) in [
         ("127.0.1.1", client_hello("c.test", "h2"), Some(&at_branch)),
         ("127.0.1.1", client_hello("a.test", "h2"), Some(&at_office)),
         ("127.0.0.9", client_hello("c.test", "h2"), None),
-        ("127.0.1.1", b"EHLO nobody.example\r\n".to_vec(), None),
+        ("127.0.1.1", b"EHLO nobody.example\r\n".to_vec(), Some(&at_branch)),
+        ("127.0.0.9", b"EHLO nobody.example\r\n".to_vec(), None),
     ] {
         let mut near = connect_from(source, gate.address("mixed"));
         let _ = near.write_all(&hello);

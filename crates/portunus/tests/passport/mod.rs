@@ -10,3 +10,4 @@ mod routing;
 mod site;
 mod tcp;
 mod udp;
+mod vanished;

@@ -87,6 +87,14 @@ enum Peeked {
     Open(Stream, Chunk),
 }
 
+impl Peeked {
+    /// Bytes that are no TLS, and go on as they are.
+    fn plain(stream: Stream, first: Chunk, route: Arc<TunnelRoute>) -> Peeked {
+        let client = Transport::resumed(stream, first.len());
+        Peeked::PassBy(Opened { client, first, route, server_name: None })
+    }
+}
+
 /// Reads the ClientHello without taking it, and chooses by it.
 async fn peek(
     stream: Stream,
@@ -110,14 +118,35 @@ async fn peek(
                     None => Peeked::Open(stream, first),
                 });
             }
-            Err(rejection) => return Err(reject(stream, &first, conn, worker, rejection).await),
+            Err(rejection) => {
+                let plain = settings.plain(address(conn)).filter(|_| rejection.reason == Reason::NotTls);
+                return match plain.cloned() {
+                    Some(route) => Ok(Peeked::plain(stream, first, route)),
+                    None => Err(reject(stream, &first, conn, worker, rejection).await),
+                };
+            }
         }
         match deadline.until(until, stream.recv_more(&mut first)).await {
             Ok(Ok(count)) if count > 0 => {}
             Ok(Ok(_)) => return Err(lost(&first, conn, worker, ("tls_handshake", Reason::TlsHandshakeAbandoned))),
             Ok(Err(_)) => return Err(lost(&first, conn, worker, ("tls_handshake", Reason::TlsHandshakeReset))),
-            Err(_) => return Err(lost(&first, conn, worker, ("tls_handshake", Reason::TlsHandshakeTimeout))),
+            Err(_) => {
+                // In some protocols the server speaks first: who is silent for that long begins with no ClientHello any more.
+                return match settings.plain(address(conn)).filter(|_| first.is_empty()).cloned() {
+                    Some(route) => Ok(Peeked::plain(stream, first, route)),
+                    None => Err(lost(&first, conn, worker, ("tls_handshake", Reason::TlsHandshakeTimeout))),
+                };
+            }
         }
+    }
+}
+
+impl TunnelSettings {
+    /// Who gets what does not begin with TLS: whoever gets everything that no name or protocol is asked of.
+    fn plain(&self, client: Option<IpAddr>) -> Option<&Arc<TunnelRoute>> {
+        let known = Known { name: None, protocols: &[], client, is_opened: false };
+        // A rule that opens TLS is for what comes out of it.
+        self.routes.find(known).filter(|route| route.passthrough && !self.config.rejects_plain)
     }
 }
 

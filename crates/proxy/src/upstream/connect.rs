@@ -121,7 +121,9 @@ async fn connect_unbounded(target: Target<'_>) -> Result<Transport, ConnectError
         ServerAddress::Ip(address) => {
             let mut address = *address;
             address.set_port(target.port.unwrap_or(address.port()));
-            connect_tcp(address, target.source).await?
+            let stream = connect_tcp(address, target.source).await?;
+            stream.keep_alive(target.group.config.keepalive);
+            stream
         }
         ServerAddress::Unix(path) => connect_unix(path).await?,
         // Each address of a name is a server of its own.

@@ -102,6 +102,8 @@ settings! {
             "Request body, unless the route sets its own limit; then 413.";
         max_requests_per_connection: Option<u64> = Shape::Int(1, u64::MAX >> 11), "(`limits.max_requests_per_connection`)",
             "Requests on one connection, after which it is closed gracefully.";
+        keepalive: Option<Duration> = Shape::Duration(0, 9 * HOUR), "(`limits.keepalive`)",
+            "Time of silence after which a client is asked whether it is still there (TCP keep-alive).";
         tunnel_idle_timeout: Option<Duration> = Shape::Duration(SECOND, 30 * DAY), "(`limits.tunnel_idle_timeout`)",
             "Time without a byte in either direction of a WebSocket, unless the route sets its own, or of a tunnel, unless `tunnel.idle_timeout` is set.";
         h2_max_streams: Option<u32> = Shape::Int(1, 10_000), "(`limits.h2_max_streams`)",
@@ -141,6 +143,12 @@ pub(in crate::shape) static TUNNEL: Object = object(
                 Shape::List(&Shape::Object(&TUNNEL_RULE)),
                 "(none)",
                 "Upstreams by server name, protocol and client. The most specific rule wins, whatever the order: exact name before wildcard before any name; then a rule with a protocol; then the smallest network of clients.",
+            ),
+            optional(
+                "not_tls",
+                Shape::Choice(&["forward", "reject"]),
+                "forward",
+                "Connections that do not begin with TLS, where a rule reads the ClientHello. `forward`: to `upstream` (or to a rule by `client` alone), as they are; a client that says nothing within `handshake_timeout` waits for the server to speak first, and goes there, too. `reject`: close them.",
             ),
             optional(
                 "idle_timeout",

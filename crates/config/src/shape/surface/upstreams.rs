@@ -22,7 +22,7 @@ pub(in crate::shape) static URL_TLS: [Field; 1] = [optional(
 )];
 
 /// Keys that a group and a server made from a URL share.
-pub(in crate::shape) static CONNECTION_SETTINGS: [Field; 9] = [
+pub(in crate::shape) static CONNECTION_SETTINGS: [Field; 10] = [
     optional(
         "protocol",
         Shape::Choice(&["http1", "http2", "auto", "tcp", "udp"]),
@@ -47,6 +47,12 @@ pub(in crate::shape) static CONNECTION_SETTINGS: [Field; 9] = [
         Shape::Either(&[Shape::Choice(&["none"]), TIMEOUT]),
         "none",
         "Time for the whole exchange.",
+    ),
+    optional(
+        "keepalive",
+        Shape::Duration(0, 9 * HOUR),
+        "60s",
+        "Time of silence on a connection after which the kernel asks whether the server is still there (TCP keep-alive), and then in quarters of it; one that does not respond in twice this time is gone. `0s`: never.",
     ),
     optional("pool_idle_timeout", TIMEOUT, "30s", "Time to keep an idle connection open."),
     optional("pool_max_idle", Shape::Int(0, 1_000_000), "256", "Idle connections to keep open, in the whole process."),
