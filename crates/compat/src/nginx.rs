@@ -419,7 +419,13 @@ impl<'d> Making<'d> {
             }
         }
         if socket.http3 {
-            native.set("http3", Value::plain(true));
+            let advertised = servers.get(socket.default).and_then(|server| listen::advertised(server));
+            let is_bound =
+                |port: u16| socket.bind.iter().any(|address| address.rsplit(':').next() == Some(&port.to_string()));
+            match advertised.filter(|port| !is_bound(*port)) {
+                Some(port) => native.set("http3", Map::of([("advertise", Value::plain(port))])),
+                None => native.set("http3", Value::plain(true)),
+            }
         }
         if socket.proxy_protocol {
             native.set("proxy_protocol", self.proxy_protocol(socket, servers, clients));

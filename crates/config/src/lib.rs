@@ -52,8 +52,8 @@ pub use shape::hiding::REDACTED;
 pub use shape::reference::{fleet_reference, key_server_reference, reference};
 pub use shape::schema::{json_schema, key_server_json_schema};
 pub use shape::surface::{
-    AcmeOptions, DnsOptions, HalfClose, HealthMethod, ListenerLimits, ListenerOptions, LogFormat, OnDemandOptions,
-    QueueConfig, RedirectQuery, RouteOptions, SameSite, UnusualName, WhenAllDown,
+    AcmeOptions, DnsOptions, HalfClose, HealthMethod, Http3, ListenerLimits, ListenerOptions, LogFormat,
+    OnDemandOptions, QueueConfig, RedirectQuery, RouteOptions, SameSite, UnusualName, WhenAllDown,
 };
 pub use sources::Included;
 

@@ -53,6 +53,8 @@ pub struct Texts {
     pub peer: ShortText,
     /// The port that the client connected to.
     pub port: ShortText,
+    /// The port is said by a PROXY header or the configuration; else it is that of our socket.
+    pub is_port_said: bool,
 }
 
 /// A connection that others are bound to.
@@ -111,11 +113,16 @@ impl Conn {
         self.onward.get_or_init(|| Box::new(Bound { binding: Binding::next(), id: ConnectionId::of(self) }))
     }
 
-    /// Its addresses as text, written once.
+    /// Its addresses as text, written once. Of the port a PROXY header knows more than the listener.
     pub fn texts(&self) -> &Texts {
-        self.texts.get_or_init(|| Texts {
-            peer: ShortText::of_address(self.client.map(|client| client.ip())),
-            port: ShortText::of_number(u64::from(self.local_port)),
+        self.texts.get_or_init(|| {
+            let is_reported = self.reported.as_ref().is_some_and(|reported| reported.destination.is_some());
+            let configured = self.listener.options.public_port.filter(|_| !is_reported);
+            Texts {
+                peer: ShortText::of_address(self.client.map(|client| client.ip())),
+                port: ShortText::of_number(u64::from(configured.unwrap_or(self.local_port))),
+                is_port_said: is_reported || configured.is_some(),
+            }
         })
     }
 }

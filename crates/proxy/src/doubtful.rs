@@ -185,7 +185,7 @@ fn unreached_challenges(config: &Config) -> Vec<String> {
 
 /// HTTP/3 where private keys are on a key server, for which its handshakes cannot wait.
 fn keys_without_http3(listener: &ListenerConfig, front: &TlsFront) -> Option<String> {
-    let is_idle = listener.options.http3 && front.key_group().is_some();
+    let is_idle = listener.options.http3.is_served && front.key_group().is_some();
     is_idle.then(|| {
         format!(
             "listener `{}`: its certificates without a private key are not served over HTTP/3, whose handshakes cannot wait for a key server, and responses do \

@@ -87,7 +87,7 @@ pub async fn run<B: MessageBody, A: ResponseSink>(
         exchange.ledger.trace = Some(Box::new(forwarding::trace(exchange.head, &context.client, tracing)));
     }
     if context.offers_http3(exchange.head) {
-        exchange.sink.decorate(Decoration::of_http3(context.conn.bound_port));
+        exchange.sink.decorate(Decoration::of_http3(context.conn.listener.options.http3_port(context.conn.bound_port)));
     }
     let outcome = serve(&mut exchange).await;
     let Exchange { head, body, sink, ledger, .. } = exchange;
@@ -145,7 +145,7 @@ async fn serve<B: MessageBody, A: ResponseSink>(
     };
     exchange.ledger.takes(&route.config, &params, || context.is_secure(head));
     check_action(head, &route.config.action)?;
-    exchange.sink.pace(route.config.pace(context.limits()));
+    prepare(exchange.sink, &route.config, context);
     if let Action::Validate(service) = &route.config.action {
         return Box::pin(validate::serve(route, params, service, exchange)).await.map(|()| None);
     }
@@ -181,6 +181,14 @@ async fn serve<B: MessageBody, A: ResponseSink>(
     };
     let Exchange { sink, ledger, .. } = exchange;
     redirect_on(context, (&route.config, &params), (status, location), head, *sink, ledger).await.map(|()| None)
+}
+
+/// Has the response go out as its route says.
+fn prepare(sink: &mut impl ResponseSink, route: &RouteConfig, context: Context<'_>) {
+    if forwarding::writes(&route.response_headers, b"alt-svc") {
+        sink.decorate(Decoration::of_own_alternative());
+    }
+    sink.pace(route.pace(context.limits()));
 }
 
 /// To who asks for a WebSocket over HTTP/2, a response 2xx says that it is open (RFC 8441 §5.1): what has another meaning is rejected.

@@ -363,7 +363,7 @@ fn listeners_by_place(config: &Config) -> HashMap<Place<Endpoint>, Arc<ListenerC
 }
 
 fn quic_listeners_by_place(config: &Config) -> HashMap<Place<SocketAddr>, Arc<ListenerConfig>> {
-    let listeners = config.listeners.iter().filter(|listener| listener.options.http3);
+    let listeners = config.listeners.iter().filter(|listener| listener.options.http3.is_served);
     let places = |listener: &Arc<ListenerConfig>| {
         let listener = Arc::clone(listener);
         let places: Vec<_> = listener.places().filter_map(|place| place.of_udp()).collect();

@@ -122,6 +122,16 @@ pub(crate) fn sockets(servers: &[&Directive], report: &Report, comments: &mut Ve
     sockets
 }
 
+/// The port that a server tells clients to find HTTP/3 at, on the same host (RFC 7838 §3).
+pub(crate) fn advertised(server: &Directive) -> Option<u16> {
+    let of = |directive: &Directive| {
+        let is_named = directive.name == "add_header" && directive.arg(0).eq_ignore_ascii_case("alt-svc");
+        let value = directive.arg(1).split("h3=\":").nth(1).filter(|_| is_named)?;
+        value.split('"').next()?.parse().ok()
+    };
+    server.inner().iter().find_map(of).or_else(|| server.inner().iter().find_map(advertised))
+}
+
 fn add(sockets: &mut Vec<Socket>, listen: Listen, server: usize) {
     if let Some(socket) = sockets.iter_mut().find(|socket| socket.bind == listen.bind) {
         socket.tls |= listen.tls;

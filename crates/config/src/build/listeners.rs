@@ -72,7 +72,9 @@ impl Build<'_> {
     /// Whether those that serve HTTP/3 can, and nobody else has their UDP sockets.
     pub(super) fn http3_rules(&mut self, root: &Node, config: &Config) {
         let nodes = root.get("listeners").map(Node::items).unwrap_or_default();
-        for (listener, node) in config.listeners.iter().zip(nodes).filter(|(listener, _)| listener.options.http3) {
+        for (listener, node) in
+            config.listeners.iter().zip(nodes).filter(|(listener, _)| listener.options.http3.is_served)
+        {
             let Some(at) = node.entry("http3").map(|entry| entry.key_span) else { continue };
             if listener.tls.is_none() {
                 self.problems.add(at, "`http3` needs `tls`", "add `tls`, or remove `http3`");

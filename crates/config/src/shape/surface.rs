@@ -26,7 +26,7 @@ use crate::table::{Object, Shape, object, optional};
 pub(crate) use acme::{ACME_DIRECTORY, ASK};
 pub use acme::{AcmeOptions, DnsOptions, OnDemandOptions};
 pub(crate) use listeners::ADMIN;
-pub use listeners::{HalfClose, ListenerLimits, ListenerOptions};
+pub use listeners::{HalfClose, Http3, ListenerLimits, ListenerOptions};
 pub use policies::{CertificateKey, PolicyMode, RateScope};
 pub(crate) use process::{FACILITIES, FORWARDING};
 pub use process::{LogFormat, UnusualName};
@@ -58,6 +58,7 @@ pub(crate) static OBJECTS: &[&Object] = &[
     &ROOT,
     &LISTENER,
     &LISTENER_LIMITS,
+    &HTTP3,
     &PROXY_PROTOCOL,
     &TUNNEL,
     &TUNNEL_RULE,

@@ -357,7 +357,7 @@ mod tests {
                 first.contains("--resolve www.portunus.test:18443:[::1] https://www.portunus.test:18443/"),
                 "{first}"
             );
-            assert!(config.listeners[0].options.http3);
+            assert!(config.listeners[0].options.http3.is_served);
             let over_http3 =
                 |part| prepared.commands.iter().any(|(what, line)| what.contains("HTTP/3") && line.contains(part));
             assert!(over_http3("curl --cacert") && over_http3("--origin-to-force-quic-on=www.portunus.test:18443 "));

@@ -57,3 +57,29 @@ fn http3_is_announced_until_the_gate_leaves() {
     wait_until("it leaves", || announced(&gate, REQUEST) == ["h3=\":1\"; ma=9"]);
     assert_eq!(announced_over_http2(&gate), ["h3=\":1\"; ma=9"]);
 }
+
+/// Behind a NAT or a container that publishes the port under another number, as its configuration says; a route's own field counts as on every route.
+#[test]
+fn clients_are_sent_to_the_port_that_is_published() {
+    let upstream = Upstream::start(|_| {
+        Reply::Keep("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nAlt-Svc: h3=\":1\"; ma=9\r\n\r\n".into())
+    });
+    let dir = certificates(&[("a.test", false)]);
+    let gate = Gate::start_in(dir, &config(&upstream, ", http3: { advertise: 443 }"));
+    let bound = gate.address("web").port();
+    let default = format!("h3=\":{bound}\"; ma=3600");
+    for (listener, route, expected) in [
+        (", http3: { advertise: 443 }", "", &["h3=\":443\"; ma=3600"][..]),
+        (", http3: true, public_port: 8444", "", &["h3=\":8444\"; ma=3600"]),
+        (", http3: { advertise: 443 }, public_port: 8444", "", &["h3=\":443\"; ma=3600"]),
+        (", http3: {}", "", &[&default]),
+        (", http3: true", ", response_headers: { set: { Alt-Svc: 'h3=\":7\"' } }", &["h3=\":7\""]),
+        (", http3: true", ", response_headers: { remove: alt-svc }", &[]),
+    ] {
+        let text = config(&upstream, listener).replace("upstream: app", &format!("upstream: app{route}"));
+        gate.rewrite(&text);
+        gate.signal("HUP");
+        wait_until("the listener announces it", || announced(&gate, REQUEST) == expected);
+        assert_eq!(announced_over_http2(&gate), expected, "{listener}{route}");
+    }
+}

@@ -4,8 +4,8 @@ use std::io::Write;
 
 use crate::harness::exchange;
 use crate::harness::secure::Secure;
-use crate::harness::trial::{Parts, Trial, secure_gate};
-use crate::harness::{Reply, Upstream, read_to_end};
+use crate::harness::trial::{Parts, Trial, secure_gate, yaml};
+use crate::harness::{Gate, Reply, Upstream, read_to_end};
 
 const EDITS: &str = ", request_headers: { remove: [X-Gone, Cookie], set: { X-Set: ours }, add: { X-Added: two } }, \
     response_headers: { remove: [Server, X-Powered-By], set: { Cache-Control: no-store }, add: { X-Added: more } }, hsts: true";
@@ -93,6 +93,41 @@ fn all_fields_that_say_the_scheme_say_the_same() {
         let forwarded = seen.fields("forwarded");
         assert!(forwarded.len() == 1 && forwarded[0].ends_with(&format!(";proto={scheme}")), "{forwarded:?}");
         trial.finish();
+    }
+}
+
+/// What the client connected to, not what is bound behind a balancer or a port mapping.
+#[test]
+fn the_port_is_that_which_clients_connect_to() {
+    let trust = "trusted_proxies: 127.0.0.1";
+    let https = "X-Forwarded-Proto: https\r\n";
+    let host = "a.test";
+    for (file, listener, host, sent, expected) in [
+        ("", "", host, "", None),
+        ("", ", public_port: 443", host, "", Some("443")),
+        ("", ", public_port: 443", host, "X-Forwarded-Port: 1\r\n", Some("443")),
+        ("", "", host, https, None),
+        ("", "", "a.test:99", https, None),
+        (trust, "", host, "", None),
+        (trust, "", host, https, Some("443")),
+        (trust, "", host, "X-Forwarded-Proto: http\r\n", Some("80")),
+        (trust, "", "a.test:8443", https, Some("8443")),
+        (trust, "", "[::1]", https, Some("443")),
+        (trust, "", host, "X-Forwarded-Proto: https\r\nX-Forwarded-Port: 7\r\n", Some("7")),
+        (trust, ", public_port: 9443", host, https, Some("9443")),
+        (trust, ", public_port: 9443", host, "X-Forwarded-Port: 7\r\n", Some("7")),
+    ] {
+        let upstream = Upstream::ok();
+        let text = yaml(&[upstream.address], Parts { file, ..Parts::default() });
+        let gate = Gate::start(&text.replace("127.0.0.1:0\"", &format!("127.0.0.1:0\"{listener}")));
+        let bound = gate.address("web").port().to_string();
+        let sent = format!("GET / HTTP/1.1\r\nHost: {host}\r\n{sent}Connection: close\r\n\r\n");
+        exchange(gate.address("web"), sent.as_bytes());
+        assert_eq!(
+            upstream.seen()[0].fields("x-forwarded-port"),
+            [expected.unwrap_or(&bound)],
+            "{file}{listener} {sent}"
+        );
     }
 }
 

@@ -260,6 +260,9 @@ fn http3_of_nginx_is_http3_here() {
     );
     assert!(yaml.contains("http3: true") && !yaml.contains("Alt-Svc") && !said.contains("left out"), "{yaml}\n{said}");
     assert!(yaml.contains("limits: { max_header_bytes: 16KiB, max_request_line: 4KiB }"), "{yaml}");
+    // In a container whose port is published as 443.
+    let (yaml, said) = import("nginx", &server("listen 8443 quic; listen 8443 ssl;"));
+    assert!(yaml.contains("http3: { advertise: 443 }") && !said.contains("left out"), "{yaml}\n{said}");
     for (listen, part) in [
         ("listen 443 ssl;", "add_header Alt-Svc h3=\":443\"; ma=86400: HTTP/3 is not served"),
         ("listen 443 ssl; listen 8443 quic;", "listen 8443 quic: HTTP/3 is served beside TLS on the same addresses"),

@@ -114,7 +114,7 @@ impl<'a> Context<'a> {
     /// Whether a response says that HTTP/3 is served here, too: to clients that do not speak it yet, and not while we leave.
     pub fn offers_http3(&self, head: &RequestHead) -> bool {
         let listener = &self.conn.listener;
-        listener.options.http3
+        listener.options.http3.is_served
             && head.version != Version::H3
             && !self.worker.is_leaving()
             && self.generation.announces_http3(&listener.name)

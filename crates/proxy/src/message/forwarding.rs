@@ -239,8 +239,13 @@ pub(crate) fn is_edited(edits: &HeaderEdits, name: &[u8]) -> bool {
         || edits.set.iter().any(|(set, _)| name.eq_ignore_ascii_case(set.as_bytes()))
 }
 
+/// Whether a route says what becomes of a field.
+pub(crate) fn writes(edits: &HeaderEdits, name: &[u8]) -> bool {
+    is_edited(edits, name) || edits.add.iter().any(|(added, _)| name.eq_ignore_ascii_case(added.as_bytes()))
+}
+
 fn identity_fields(head: &RequestHead, facts: &Facts<'_>, forwarding: &Forwarding, put: &mut impl FnMut(&[u8], &[u8])) {
-    let Texts { peer, port } = facts.texts;
+    let Texts { peer, port, is_port_said } = facts.texts;
     let is_peer = facts.client.address == facts.client.peer;
     let named = (!is_peer).then(|| ShortText::of_address(facts.client.address));
     let client = named.as_ref().unwrap_or(peer);
@@ -254,7 +259,10 @@ fn identity_fields(head: &RequestHead, facts: &Facts<'_>, forwarding: &Forwardin
         if !host.is_empty() {
             put(b"X-Forwarded-Host", host);
         }
-        put(b"X-Forwarded-Port", reported("x-forwarded-port").unwrap_or(port.as_bytes()));
+        // A proxy that says the scheme alone ends TLS at a port of its own: ours is not the one that the client used.
+        let of_scheme = || reported_scheme(head, facts, forwarding).map(|scheme| port_of(host, scheme));
+        let said = reported("x-forwarded-port").or_else(|| if *is_port_said { None } else { of_scheme() });
+        put(b"X-Forwarded-Port", said.unwrap_or(port.as_bytes()));
     }
     if forwarding.x_real_ip && !client.as_bytes().is_empty() {
         put(b"X-Real-IP", client.as_bytes());
@@ -274,6 +282,14 @@ fn identity_fields(head: &RequestHead, facts: &Facts<'_>, forwarding: &Forwardin
     if let Some(certificate) = facts.certificate {
         put_certificate(certificate, put);
     }
+}
+
+/// The port of a URL with this authority and scheme: what it says, else that of the scheme (RFC 9110 §4.2).
+fn port_of<'h>(authority: &'h [u8], scheme: &[u8]) -> &'h [u8] {
+    let said = authority.iter().rposition(|byte| *byte == b':').and_then(|at| authority.get(at + 1..));
+    let is_port = |port: &&[u8]| (1..=5).contains(&port.len()) && port.iter().all(u8::is_ascii_digit);
+    let of_scheme: &[u8] = if scheme.eq_ignore_ascii_case(b"https") { b"443" } else { b"80" };
+    said.filter(is_port).unwrap_or(of_scheme)
 }
 
 /// Whether the peer is believed in this field (in any case).

@@ -17,6 +17,8 @@ pub struct Decoration {
     is_of_cors: bool,
     /// Only we say where else we can be reached.
     names_alternative: bool,
+    /// The route says it.
+    leaves_alternative: bool,
 }
 
 impl Decoration {
@@ -32,8 +34,17 @@ impl Decoration {
         Decoration { fields: vec![("Alt-Svc", value.into_bytes())], names_alternative: true, ..Decoration::default() }
     }
 
+    /// That the route says where else the host can be reached: whatever was to say it is left out.
+    pub fn of_own_alternative() -> Decoration {
+        Decoration { leaves_alternative: true, ..Decoration::default() }
+    }
+
     /// Adds what another policy sets.
     pub fn add(&mut self, other: Decoration) {
+        if other.leaves_alternative {
+            self.fields.retain(|(name, _)| *name != "Alt-Svc");
+            self.names_alternative = false;
+        }
         self.fields.extend(other.fields);
         self.is_of_cors |= other.is_of_cors;
         self.names_alternative |= other.names_alternative;

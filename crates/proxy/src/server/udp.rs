@@ -29,7 +29,7 @@ pub(super) type Leaving = BTreeMap<Place<SocketAddr>, Weak<Group>>;
 pub(super) fn places(config: &Config) -> impl Iterator<Item = (&str, Place<SocketAddr>, Option<Place<Endpoint>>)> {
     let datagrams = config.udp_listeners.iter();
     let datagrams = datagrams.flat_map(|one| one.places().map(|place| (&*one.name, place, None)));
-    let http3 = config.listeners.iter().filter(|listener| listener.options.http3);
+    let http3 = config.listeners.iter().filter(|listener| listener.options.http3.is_served);
     let beside = |place: Place<Endpoint>| place.of_udp().map(|udp| (udp, Some(place)));
     datagrams
         .chain(http3.flat_map(move |one| one.places().filter_map(beside).map(|(udp, place)| (&*one.name, udp, place))))

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::acme::ACME;
 use super::responses::RESPONSE_RULES;
 use crate::table::*;
+use crate::yaml::{Node, Value};
 
 pub(in crate::shape) static LISTENER: Object = object(
     "listener",
@@ -70,12 +71,50 @@ settings! {
     pub struct ListenerOptions, LISTENER_OPTIONS_ROWS {
         half_close: HalfClose = Shape::Choice(HalfClose::WORDS), "abort",
             "HTTP/1 clients that close their sending direction while they wait for the response. `abort`: treat it as a disconnect and abort the request. `serve`: send the response, the client may still read.";
-        http3: bool = Shape::Bool, "false",
+        http3: Http3 = Shape::Either(&[Shape::Bool, Shape::Object(&HTTP3)]), "false",
             "Serve HTTP/3 (QUIC), too: on UDP at the same addresses, under the same certificates, routes and limits. Needs `tls`, and UDP open in firewalls.";
+        public_port: Option<u16> = Shape::Int(1, 65_535), "(the bound port)",
+            "The port that clients connect to, where a NAT or a container publishes the bound one under another number: in `X-Forwarded-Port`, unless a trusted proxy or a PROXY header says it, and in `Alt-Svc`.";
         websocket_over_http2: bool = Shape::Bool, "true",
             "Announce to HTTP/2 and HTTP/3 clients that WebSockets may be opened on a stream of their connection (RFC 8441, RFC 9220), where `upgrades` of a route allows them. `false`: clients that know HTTP/1.1 open a connection of their own for each.";
         limits: Option<ListenerLimits> = Shape::Object(&LISTENER_LIMITS), "(those of the process)",
             "Limits of this listener that go before those of the process.";
+    }
+}
+
+pub(in crate::shape) static HTTP3: Object = object(
+    "http3",
+    "HTTP/3 of a listener",
+    &[&[optional(
+        "advertise",
+        Shape::Int(1, 65_535),
+        "(`public_port`)",
+        "The UDP port that clients are sent to by `Alt-Svc`, where a NAT or a container publishes the bound one under another number.",
+    )]],
+);
+
+/// Whether HTTP/3 is served, and where clients are told to find it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Http3 {
+    /// It is served.
+    pub is_served: bool,
+    /// The UDP port that `Alt-Svc` names; none for that of the listener.
+    pub advertise: Option<u16>,
+}
+
+impl Setting for Http3 {
+    fn of(node: &Node) -> Option<Http3> {
+        match &node.value {
+            Value::Map(_) => Some(Http3 { is_served: true, advertise: setting(node, "advertise") }),
+            _ => bool::of(node).map(|is_served| Http3 { is_served, advertise: None }),
+        }
+    }
+}
+
+impl ListenerOptions {
+    /// The port that clients find HTTP/3 at, on a socket bound to this one.
+    pub fn http3_port(&self, bound: u16) -> u16 {
+        self.http3.advertise.or(self.public_port).unwrap_or(bound)
     }
 }
 
