@@ -165,11 +165,67 @@ fn unknown_key(object: &'static Object, given: &str, span: Span, named: Named<'_
     let fix = match (foreign::fix(given), near) {
         (_, Some(name)) => format!("did you mean `{name}`?"),
         (Some(fix), None) => fix.to_owned(),
-        (None, None) => {
-            format!("remove it; known are {}", names().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "))
-        }
+        (None, None) => match elsewhere(object, given) {
+            Some(fix) => fix,
+            None => {
+                let known = names().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+                format!("remove it; known are {known}")
+            }
+        },
     };
     problems.add(span, format!("unknown key {} in {}", shown(given), named.subject()), fix);
+}
+
+/// Where a key stands that was written in another place of the same kind of file.
+fn elsewhere(object: &'static Object, given: &str) -> Option<String> {
+    /// Places that are named; a key of many has no place of its own.
+    const MOST_PLACES: usize = 3;
+    if !surface::OBJECTS.iter().any(|known| std::ptr::eq(*known, object)) {
+        return None;
+    }
+    let has_it = |other: &&&'static Object| other.all_fields().any(|field| field.name == given);
+    let places: Vec<&str> = surface::OBJECTS.iter().filter(has_it).map(|other| other.name).collect();
+    let named = match places.as_slice() {
+        [] => return None,
+        [only] => shown(only),
+        [.., _] if places.len() > MOST_PLACES => return None,
+        _ => listed(places.iter().copied()).replace(" and ", " or "),
+    };
+    Some(format!("write it in {named}, where it is a key; see docs/configuration.md"))
+}
+
+/// A text as the host that was probably meant, without scheme, port and path; none if it holds none.
+fn host_in(text: &str) -> Option<String> {
+    let rest = text.split_once("://").map_or(text, |(_, rest)| rest);
+    let host = rest.split(['/', ':']).next().unwrap_or_default();
+    let labels = host.strip_prefix("*.").unwrap_or(host);
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    let is_host = labels.split('.').all(|label| !label.is_empty() && label.bytes().all(fits));
+    is_host.then(|| host.to_owned())
+}
+
+/// What `host` of a route was meant for by those who know it from elsewhere: which requests the route takes, and perhaps what a server gets.
+fn host_fix(texts: &[&str], named: Named<'_>, key: &str) -> String {
+    let hosts: Option<Vec<String>> = texts.iter().map(|text| host_in(text)).collect();
+    let Some(hosts) = hosts.filter(|hosts| !hosts.is_empty()) else {
+        let sent = named.written(&format!("{{ {key}: app.internal }}"));
+        return format!(
+            "to match requests for a host, write `hosts: [www.example.com]`; to send one upstream, write {sent}"
+        );
+    };
+    let list = hosts.iter().map(|host| scalar_in_flow(host)).collect::<Vec<_>>().join(", ");
+    let matching = format!(
+        "to match requests for {}, write `hosts: [{list}]`",
+        if hosts.len() == 1 { "this host" } else { "these hosts" }
+    );
+    match texts {
+        // What a server gets is one name, with its port.
+        [only] if !only.contains(['*', '/']) => {
+            let sent = named.written(&format!("{{ {key}: {} }}", scalar_in_flow(only)));
+            format!("{matching}; to send it upstream, write {sent}")
+        }
+        _ => matching,
+    }
 }
 
 /// Picks the alternative the value is meant to be by its kind; for scalars, any that fits.
@@ -192,15 +248,18 @@ fn check_either(alternatives: &'static [Shape], node: &Node, named: Named<'_>, p
                 let value = named.written(&format!("{{ {key}: {text} }}"));
                 // Elsewhere `host` says which requests are meant.
                 let fix = match named.key {
-                    "host" => format!(
-                        "to match requests for this host, write `hosts: [{text}]`; to send it upstream, write {value}"
-                    ),
+                    "host" => host_fix(&[&scalar.text], named, key),
                     _ => format!("write {value}"),
                 };
                 problems.add(node.span, mismatch(&Shape::Either(alternatives), node, named), fix);
             }
             _ => check(only, node, named, problems),
         },
+        (Value::List(items), ..) if named.key == "host" => {
+            let texts: Vec<&str> = items.iter().filter_map(Node::text).collect();
+            let fix = host_fix(&texts, named, wrapped(alternatives).unwrap_or_default());
+            problems.add(node.span, mismatch(&Shape::Either(alternatives), node, named), fix);
+        }
         _ => wrong_kind(&Shape::Either(alternatives), node, named, problems),
     }
 }

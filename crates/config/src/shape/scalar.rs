@@ -49,6 +49,15 @@ pub(super) fn check(shape: &Shape, scalar: &Scalar, node: &Node, named: Named<'_
         Shape::Bool => Err(guess(bool_guess(text))),
         Shape::Choice(words) if words.contains(&text) => Ok(()),
         Shape::Choice(words) => Err(guess(closest(text, words.iter().copied()).map(str::to_owned))),
+        // There is always one.
+        Shape::Size(_, max) | Shape::Int(_, max) | Shape::Duration(_, max) if bounds(named.key) && means_none(text) => {
+            let most = match shape {
+                Shape::Size(..) => units::size_text(*max),
+                Shape::Int(..) => max.to_string(),
+                _ => units::duration_text(Duration::from_millis(*max)),
+            };
+            Err((wrong().0, format!("there is always a limit; for the highest, write {}", named.written(&most))))
+        }
         Shape::Int(min, max) => {
             let number = if scalar.plain { units::whole(text) } else { None };
             let digits = text.replace(['_', ' '], "");
@@ -97,6 +106,17 @@ fn within(
     let written = text(&bound);
     let written = written.strip_suffix(" bytes").unwrap_or(&written);
     Some(Err((what, format!("write {} or {beyond}", named.written(written)))))
+}
+
+/// Whether a key is that of a limit.
+fn bounds(key: &str) -> bool {
+    key.contains("max_") || key.ends_with("timeout")
+}
+
+/// Whether other programs have this for no limit at all.
+fn means_none(text: &str) -> bool {
+    const WORDS: [&str; 9] = ["unlimited", "none", "off", "infinite", "infinity", "disabled", "no", "never", "-1"];
+    WORDS.iter().any(|word| text.eq_ignore_ascii_case(word))
 }
 
 /// What other formats and YAML 1.1 call a boolean.
