@@ -211,6 +211,8 @@ impl Values {
             "request_id" => "request.id",
             "request_method" => "method",
             "uri" | "document_uri" => "path",
+            "request_uri" if of == Use::Field => "uri",
+            "args" | "query_string" if of == Use::Field => "query",
             "ssl_protocol" => "tls.version",
             "ssl_cipher" => "tls.cipher",
             "ssl_server_name" => "tls.server_name",

@@ -220,6 +220,13 @@ mod tests {
             ("{http.request.remote.host}", "write `{client.address}`"),
             ("{http.request.header.X-A}", "write `{header.X-A}`"),
             ("{http.request.uri.query.q}", "write `{query.q}`"),
+            ("{http.request.uri}", "write `{uri}`"),
+            ("{http.request.uri.query}", "write `{query}`"),
+            ("$request_uri", "write `{uri}`"),
+            ("$args", "write `{query}`"),
+            ("%[url]", "write `{url}`"),
+            ("%REQ(:PATH)%", "write `{uri}`"),
+            ("{query.*}", "write `{query}` for all of the query"),
         ] {
             let fault = value("x-a", text, SCOPE).unwrap_err();
             assert!(fault.fix.contains(fix), "{text}: {fault:?}");

@@ -8,7 +8,7 @@ use crate::model::{Escape, FieldValue, Template, TemplatePart, Variable};
 use crate::problem::{closest, listed, shown};
 
 /// Names of variables as they are written; what `NAME` stands for is free.
-const NAMES: [&str; 22] = [
+const NAMES: [&str; 25] = [
     "client.address",
     "client.country",
     "client.asn",
@@ -18,7 +18,10 @@ const NAMES: [&str; 22] = [
     "host",
     "path",
     "path.NAME",
+    "query",
     "query.NAME",
+    "uri",
+    "url",
     "header.NAME",
     "cookie.NAME",
     "claim.NAME",
@@ -126,6 +129,9 @@ pub(super) fn placeholder(name: &str, scope: Scope<'_>) -> Result<Placeholder, F
         "scheme" => Variable::Scheme,
         "host" => Variable::Host,
         "path" => Variable::Path,
+        "query" => Variable::WholeQuery,
+        "uri" => Variable::Uri,
+        "url" => Variable::Url,
         "tls.server_name" => Variable::TlsServerName,
         "tls.version" => Variable::TlsVersion,
         "tls.cipher" => Variable::TlsCipher,
@@ -151,7 +157,7 @@ fn named(text: &str) -> Option<Placeholder> {
     let is_token = name.len() <= MAX_NAME_BYTES && headers::is_token(name);
     let variable = match of {
         "header" => Variable::Header(headers::field_name(name).ok()?),
-        "query" if is_token => Variable::Query(name.to_owned()),
+        "query" if is_token && name != "*" => Variable::Query(name.to_owned()),
         "cookie" if is_token => Variable::Cookie(name.to_owned()),
         _ => return None,
     };
@@ -167,6 +173,10 @@ fn unknown(name: &str, parameters: &[&str]) -> Fault {
     if name.strip_prefix("path.").is_some() {
         let fix = "the path of this route has no such parameter; write it as `{name}` there";
         return Fault::new(format!("unknown parameter {}", shown(name)), fix);
+    }
+    if name == "query.*" {
+        let fix = "write `{query}` for all of the query, `{query.NAME}` for the first value of a name";
+        return Fault::new("`query.*` names no value", fix);
     }
     let native = || native_variable(name).or_else(|| native_of_caddy(name));
     let fix = match closest(name, NAMES.into_iter()).map(|known| format!("{{{known}}}")) {

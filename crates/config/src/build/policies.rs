@@ -11,12 +11,14 @@ use std::sync::Arc;
 
 use wire::http::field_kind::{FieldKind, is_own_of_client};
 
-use super::placeholders::Claims;
+use super::placeholders::{Claims, Scope};
 use super::routes::method;
+use super::template::Target;
+use super::variables::none_in_target;
 use super::{Build, Fault, address, headers, names_in, read};
 use crate::model::{
     BasicRule, Conditions, Cors, ForwardAuth, HostPattern, HostRewrite, Maintenance, Networks, OriginPattern,
-    PolicyConfig, PolicyMode, TokenRule,
+    PolicyConfig, PolicyMode, Template, TokenRule,
 };
 use crate::problem::{Span, shown};
 use crate::table::setting;
@@ -221,6 +223,7 @@ impl Build<'_> {
             send,
             copy: self.parsed_list(node, "copy", |text| headers::field_name(text).and_then(subject_field)),
             set_cookies: setting(node, "set_cookies"),
+            sign_in: self.parsed(node, "sign_in", sign_in_page),
             timeout: setting(node, "timeout"),
         })
     }
@@ -353,6 +356,17 @@ fn origin(text: &str) -> Result<OriginPattern, Fault> {
         None if fits(name) => Ok(OriginPattern::Exact(text.to_owned())),
         _ => Err(wrong("is no origin")),
     }
+}
+
+/// Where those go who have not signed in: a path of this host, or a URL.
+fn sign_in_page(text: &str) -> Result<Template, Fault> {
+    none_in_target(text, None)?;
+    let target = Target::cut(text)?;
+    if target.tls.is_none() && target.path.starts_with("//") {
+        let what = "a Location that starts with `//` leads to another host";
+        return Err(Fault::new(what, "write the whole URL, or a path with one `/`"));
+    }
+    target.whole_template(Scope::NOTHING)
 }
 
 /// Path and query of a question: as they go over the wire.

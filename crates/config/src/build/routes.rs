@@ -362,7 +362,7 @@ impl Build<'_> {
         at.path?;
         self.parsed(route, "rewrite", |text| {
             none_in_target(text, at.path)?;
-            Target::cut_path(text)?.path_template(at.scope)
+            Target::cut_path(text)?.upstream_template(at.scope)
         })
     }
 
@@ -425,7 +425,7 @@ impl Build<'_> {
                 "keep the path in one of the two",
             );
         }
-        let from_url = if has_path { Some(self.take(to.span, target.path_template(at.scope))?) } else { None };
+        let from_url = if has_path { Some(self.take(to.span, target.upstream_template(at.scope))?) } else { None };
         let to = ForwardTo::Authority { tls, authority, allow, settings: Arc::new(settings) };
         let mirror = self.mirror(route, known);
         Some(Action::Forward(Forward { to, rewrite: from_url.or(rewrite), host, mirror }))

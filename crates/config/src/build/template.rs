@@ -276,6 +276,19 @@ impl<'a> Target<'a> {
         Ok(Template { parts: joined(parts) })
     }
 
+    /// The same where an upstream is asked, to whom the query of the request goes anyhow.
+    pub(super) fn upstream_template(&self, scope: Scope<'_>) -> Result<Template, Fault> {
+        let template = self.path_template(scope)?;
+        let is_pairs = |part: &TemplatePart| {
+            matches!(part, TemplatePart::Variable { variable: Variable::WholeQuery, escape: Escape::Raw })
+        };
+        if template.parts.iter().any(is_pairs) {
+            let what = "`{query}` would send the query of the request twice";
+            return Err(Fault::new(what, "leave it out; the query is appended by itself"));
+        }
+        Ok(template)
+    }
+
     /// The authority as a template.
     pub(super) fn authority_template(&self, scope: Scope<'_>) -> Result<Template, Fault> {
         authority_parts(self.authority, scope).map(|parts| Template { parts: joined(parts) })
@@ -366,6 +379,10 @@ fn path_parts(text: &str, scope: Scope<'_>) -> Result<Vec<TemplatePart>, Fault> 
         .map(|piece| match piece {
             Piece::Param(index) => Ok(TemplatePart::Param { index, escape: Escape::Raw }),
             Piece::Variable(variable @ Variable::Path) => Ok(TemplatePart::Variable { variable, escape: Escape::Raw }),
+            Piece::Variable(Variable::Uri | Variable::Url | Variable::WholeQuery) => {
+                let what = format!("{} has the query of the request in its path", shown(text));
+                Err(Fault::new(what, "write `{path}`; the query of the request is appended by itself"))
+            }
             Piece::Variable(variable) => Ok(TemplatePart::Variable { variable, escape: Escape::PathSegment }),
             // Each literal alone: one that is only dots beside a parameter could become a dot segment.
             Piece::Text(text) => {
@@ -380,9 +397,24 @@ fn path_parts(text: &str, scope: Scope<'_>) -> Result<Vec<TemplatePart>, Fault> 
 }
 
 fn query_parts(text: &str, scope: Scope<'_>) -> Result<Vec<TemplatePart>, Fault> {
-    pieces(text, scope)?
+    let pieces = pieces(text, scope)?;
+    let begins = |at: usize| match at.checked_sub(1).and_then(|at| pieces.get(at)) {
+        None => true,
+        Some(before) => matches!(before, Piece::Text(text) if text.ends_with('&')),
+    };
+    let ends = |at: usize| match pieces.get(at + 1) {
+        None => true,
+        Some(after) => matches!(after, Piece::Text(text) if text.starts_with('&')),
+    };
+    // Where it is pairs among others it stays pairs; where it is a value, or part of one, that is all it is.
+    let is_pairs: Vec<bool> = (0..pieces.len()).map(|at| begins(at) && ends(at)).collect();
+    pieces
         .into_iter()
-        .map(|piece| match piece {
+        .zip(is_pairs)
+        .map(|(piece, is_pairs)| match piece {
+            Piece::Variable(variable @ Variable::WholeQuery) if is_pairs => {
+                Ok(TemplatePart::Variable { variable, escape: Escape::Raw })
+            }
             Piece::Param(index) => Ok(TemplatePart::Param { index, escape: Escape::Query }),
             Piece::Variable(variable) => Ok(TemplatePart::Variable { variable, escape: Escape::Query }),
             Piece::Text(text) => match query_text(text) {

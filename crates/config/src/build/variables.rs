@@ -63,7 +63,7 @@ pub(super) fn native_variable(variable: &str) -> Option<String> {
     if let Some(header) = ["req.hdr(", "hdr(", "REQ("].into_iter().find_map(argument) {
         return Some(match header.to_ascii_lowercase().as_str() {
             ":authority" | "host" => "{host}".to_owned(),
-            ":path" => "{path}".to_owned(),
+            ":path" => "{uri}".to_owned(),
             _ => format!("{{header.{header}}}"),
         });
     }
@@ -81,7 +81,10 @@ pub(super) fn native_variable(variable: &str) -> Option<String> {
         "downstream_remote_address" | "downstream_remote_address_without_port" => "client.address",
         "request_id" | "unique-id" => "request.id",
         "host" | "http_host" | "server_name" | "req.host" | "base" => "host",
-        "uri" | "document_uri" | "request_uri" | "path" | "request_path" => "path",
+        "uri" | "document_uri" | "path" | "request_path" => "path",
+        "request_uri" | "pathq" => "uri",
+        "args" | "query_string" | "query" => "query",
+        "url" => "url",
         "request_method" | "method" => "method",
         "scheme" => "scheme",
         "ssl_server_name" | "ssl_fc_sni" | "requested_server_name" => "tls.server_name",
@@ -112,7 +115,9 @@ pub(super) fn native_of_caddy(name: &str) -> Option<String> {
         "remote.host" | "remote" => "client.address",
         "uuid" => "request.id",
         "host" | "hostport" => "host",
-        "uri" | "uri.path" | "orig_uri" | "orig_uri.path" => "path",
+        "uri" | "orig_uri" => "uri",
+        "uri.path" | "orig_uri.path" => "path",
+        "uri.query" | "orig_uri.query" => "query",
         "method" => "method",
         "scheme" => "scheme",
         "tls.server_name" => "tls.server_name",

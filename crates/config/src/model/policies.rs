@@ -7,7 +7,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use wire::http::Method;
 
-use super::{Conditions, HostRewrite, Origins, Secret, UpstreamConfig};
+use super::{Conditions, HostRewrite, Origins, Secret, Template, UpstreamConfig};
 
 pub use crate::shape::surface::{CertificateKey, PolicyMode, RateScope, RateStoreOptions};
 
@@ -127,6 +127,8 @@ pub struct ForwardAuth {
     pub copy: Vec<String>,
     /// Whether the client gets the cookies that such a response sets.
     pub set_cookies: bool,
+    /// Where a client is sent to that the service responds 401 to.
+    pub sign_in: Option<Template>,
     /// One question.
     pub timeout: Duration,
 }

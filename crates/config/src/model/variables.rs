@@ -72,6 +72,12 @@ pub enum Variable {
     Host,
     /// `{path}`: canonical, as it is matched.
     Path,
+    /// `{query}`: all of it, canonical, without the `?`.
+    WholeQuery,
+    /// `{uri}`: path and query, as they go on where nothing rewrites them.
+    Uri,
+    /// `{url}`: scheme, host with its port, path and query.
+    Url,
     /// `{query.NAME}`: the first value, as it was sent.
     Query(String),
     /// `{header.NAME}`: the first value (name in lower case).
@@ -203,7 +209,8 @@ impl Config {
     /// Whether anything reads the fingerprints of TLS clients. A file with variables may.
     pub fn reads_ja4(&self) -> bool {
         let logged = self.log.access.iter().flat_map(|access| access.fields.iter()).map(|field| &field.value);
-        let mut templates = self.routes.iter().flat_map(RouteConfig::templates).chain(logged);
+        let asked = self.policies.values().filter_map(|policy| policy.forward_auth.as_ref()?.sign_in.as_ref());
+        let mut templates = self.routes.iter().flat_map(RouteConfig::templates).chain(logged).chain(asked);
         let of_policies = self.policies.values().map(|policy| &policy.when);
         let mut conditions = self.routes.iter().flat_map(RouteConfig::conditions).chain(of_policies);
         let reads_file =

@@ -28,6 +28,7 @@ mod matching;
 mod monitoring;
 mod own_responses;
 mod rejections;
+mod sign_on;
 mod streams;
 mod tracing;
 mod unread_bodies;

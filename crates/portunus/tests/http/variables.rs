@@ -191,3 +191,42 @@ fn a_redirect_with_variables_keeps_what_the_path_escapes() {
     }
     gate.stop();
 }
+
+/// The whole of what was asked for, in a field, as a value of a query and as pairs of one; what is in it cannot leave its place.
+#[test]
+fn the_whole_uri_is_a_value() {
+    let upstream = Upstream::ok();
+    let routes = "  - path: \"/{*rest}\"
+    upstream: app
+    request_headers: { set: { X-Original-URI: \"{uri}\", X-URL: \"<{url}>\", X-Query: \"{query}\" } }
+  - { path: /to/sign-in, redirect: { to: \"https://auth.test/?rd={url}&m={method}\", status: 302 } }
+  - { path: /to/pairs, redirect: { to: \"/new?{query}&old=1\", status: 302 } }
+  - { path: /to/value, redirect: { to: \"/new?all={query}\", status: 302 } }
+";
+    let gate = gate(&upstream, routes);
+    let sent = "/a%20b/%C3%A9?q=%2f+%26x&q=2&e%0D%0AX:%20y";
+    for (asked, uri, query) in
+        [(sent, sent, &sent[14..]), ("/a", "/a", ""), ("/%61", "/a", ""), ("http://x.test/a?b", "/a?b", "b")]
+    {
+        let before = upstream.seen().len();
+        ask(&gate, &format!("GET {asked} HTTP/1.1\r\nHost: X.test:8080\r\nX-Query: theirs"));
+        let seen = upstream.seen().remove(before);
+        let query: &[&str] = if query.is_empty() { &[] } else { &[query] };
+        assert_eq!((seen.fields("x-original-uri"), seen.fields("x-query")), (vec![uri], query.to_vec()), "{asked}");
+        let authority = if asked.starts_with("http") { "x.test" } else { "x.test:8080" };
+        assert_eq!(seen.fields("x-url"), [format!("<http://{authority}{uri}>")], "{asked}");
+    }
+    for (asked, location) in [
+        (
+            "/to/sign-in?a=b&c%20d",
+            "https://auth.test/?rd=http%3A%2F%2Fx.test%3A8080%2Fto%2Fsign-in%3Fa%3Db%26c%2520d&m=GET",
+        ),
+        ("/to/pairs?a=b&rd=//x", "/new?a=b&rd=//x&old=1"),
+        ("/to/pairs", "/new?&old=1"),
+        ("/to/value?a=b&c", "/new?all=a%3Db%26c"),
+    ] {
+        let response = ask(&gate, &format!("GET {asked} HTTP/1.1\r\nHost: X.test:8080"));
+        assert_eq!(field(&response, "Location"), Some(location), "{response}");
+    }
+    gate.stop();
+}

@@ -17,6 +17,7 @@ use crate::message::dry_run::DryRun;
 use crate::message::ledger::Ledger;
 use crate::message::rejection::Rejection;
 use crate::policies::{ActivePolicy, network_of};
+use crate::route::Params;
 
 /// Rejects a request that does not show what a policy demands; else notes who it comes from.
 ///
@@ -61,7 +62,13 @@ pub(super) async fn authenticate(
         ledger.subject.is_user(&user);
     }
     match (&policy.config.forward_auth, &mut ledger.dry_run) {
-        (Some(rule), None) => forward_auth::ask(rule, head, context, &mut ledger.subject).await,
+        (Some(rule), None) => {
+            let asked = forward_auth::ask(rule, head, context, &mut ledger.subject).await;
+            asked.map_err(|rejection| {
+                let params = Params::default();
+                forward_auth::to_sign_in(rule, rejection, &context.values(head, &params, ledger.noted()))
+            })
+        }
         (Some(rule), Some(dry_run)) => {
             dry_run.unknown("forward_auth", forward_auth::question(rule, head, context));
             Ok(())

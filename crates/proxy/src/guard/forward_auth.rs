@@ -8,7 +8,7 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Instant;
 
-use config::{ForwardAuth, REDACTED};
+use config::{ForwardAuth, REDACTED, RedirectQuery};
 use net::Deadline;
 use reason::Reason;
 use telemetry::OncePerSecond;
@@ -23,6 +23,7 @@ use crate::message::context::Context;
 use crate::message::forwarding::{self, is_reported_secure};
 use crate::message::rejection::{Rejection, Relayed};
 use crate::own_request::{Answered, Failed, exchange};
+use crate::route::{Values, build_location};
 use crate::upstream::{Group, Server, Target, Wish, connect};
 
 /// Largest body of a response that is relayed, bytes: login pages, as a rule.
@@ -145,6 +146,23 @@ fn denied(answered: Answered) -> Rejection {
         }
     }
     Rejection::with_status(Reason::AuthServiceDenied, head.status).telling(|details| details.relayed = Some(relayed))
+}
+
+/// Sends a client to sign in where the service says that it has not done so. The service's cookies go with it: it remembers by them who signs in.
+pub(super) fn to_sign_in(rule: &ForwardAuth, rejection: Rejection, values: &Values<'_>) -> Rejection {
+    let (Some(page), Some(relayed), 401) = (&rule.sign_in, rejection.relayed(), rejection.status) else {
+        return rejection;
+    };
+    let mut location = Vec::new();
+    if build_location(page, &[], RedirectQuery::Drop, values, &mut location).is_err() {
+        return rejection;
+    }
+    let cookies = relayed.fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case(b"set-cookie")).cloned();
+    let fields = std::iter::once((b"Location".to_vec(), location)).chain(cookies).collect();
+    // What was sent is not for the page (RFC 9110 §15.4.4).
+    let status = if matches!(values.head().method, Method::Get | Method::Head) { 302 } else { 303 };
+    let relayed = Relayed { fields, content_type: String::new(), body: Vec::new() };
+    Rejection::with_status(Reason::AuthServiceDenied, status).telling(|details| details.relayed = Some(relayed))
 }
 
 fn failed(rule: &ForwardAuth, reason: Reason, problem: &str) -> Rejection {
@@ -333,6 +351,7 @@ mod tests {
                 sends_all: false,
                 copy: Vec::new(),
                 set_cookies: false,
+                sign_in: None,
                 timeout: Duration::ZERO,
             };
             let mut head = RequestHead::default();

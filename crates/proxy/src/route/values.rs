@@ -114,6 +114,12 @@ impl<'a> Values<'a> {
             Variable::Scheme => Cow::Borrowed(if self.is_secure { b"https" } else { b"http" }),
             Variable::Host => head.host().into(),
             Variable::Path => head.path().into(),
+            Variable::WholeQuery => head.query().strip_prefix(b"?").unwrap_or_default().into(),
+            Variable::Uri => head.target.as_slice().into(),
+            Variable::Url => {
+                let scheme: &[u8] = if self.is_secure { b"https://" } else { b"http://" };
+                [scheme, &head.authority, &head.target].concat().into()
+            }
             // Encoded as it came; where it is put, what stands for nothing else stays so.
             Variable::Query(name) => match (sent_query_value(head.query(), name.as_bytes()), escape) {
                 (None, _) => return,

@@ -237,6 +237,12 @@ pub(in crate::shape) static FORWARD_AUTH: Object = object(
             "false",
             "Send the cookies that a response of 2xx sets to the client, too: services renew sessions so. Those of a response that goes to the client itself are always sent.",
         ),
+        optional(
+            "sign_in",
+            Shape::Text("a path or URL such as `https://auth.example.com/?rd={url}`"),
+            "(the response of the service)",
+            "Redirect clients to which the service responds 401 to this page, with the cookies of that response: with 302, and with 303 where the request was neither GET nor HEAD.",
+        ),
         optional("timeout", Shape::Duration(10, 5 * MINUTE), "2s", "Time for one question; then 503."),
     ]],
 );
