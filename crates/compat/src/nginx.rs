@@ -21,6 +21,7 @@ mod site;
 mod stream;
 mod syntax;
 mod tls;
+mod upstream_urls;
 mod values;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -27,6 +27,7 @@ mod policies;
 mod process;
 mod read;
 mod responses;
+mod rewrites;
 mod routes;
 mod split;
 mod template;

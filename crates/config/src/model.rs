@@ -28,6 +28,7 @@ mod listener_limits;
 mod place;
 mod policies;
 mod responses;
+mod rewrites;
 mod split;
 mod tokens;
 mod tracing;
@@ -42,6 +43,7 @@ pub use geoip::{Country, GeoipConfig, Origins};
 pub use place::{Bindable, Place, places};
 pub use policies::*;
 pub use responses::*;
+pub use rewrites::{CookieFlags, CookieRule, CookieSameSite, ResponseRewrites, Rewrite};
 pub use split::{Mirror, Share};
 pub use tokens::*;
 pub use tracing::TracingConfig;
@@ -704,12 +706,14 @@ pub struct HeaderEdits {
     pub set: Vec<(String, FieldValue)>,
     /// Append.
     pub add: Vec<(String, FieldValue)>,
+    /// Of responses of upstreams: what becomes of URLs and cookies that stay.
+    pub rewrites: Option<Box<ResponseRewrites>>,
 }
 
 impl HeaderEdits {
     /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
-        self.remove.is_empty() && self.set.is_empty() && self.add.is_empty()
+        self.remove.is_empty() && self.set.is_empty() && self.add.is_empty() && self.rewrites.is_none()
     }
 }
 

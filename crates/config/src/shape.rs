@@ -157,7 +157,7 @@ fn check_one_of(object: &'static Object, node: &Node, named: Named<'_>, problems
 fn unknown_key(object: &'static Object, given: &str, span: Span, named: Named<'_>, problems: &mut Collector) {
     let names = || object.all_fields().map(|field| field.name);
     // A field name where the edit belongs.
-    if object.name == "header_edits" && given.contains('-') {
+    if matches!(object.name, "header_edits" | "response_edits") && given.contains('-') {
         let fix = format!("write it under `set`: `set: {{ {}: ... }}`", scalar_in_flow(given));
         return problems.add(span, format!("unknown key {} in {}", shown(given), named.subject()), fix);
     }

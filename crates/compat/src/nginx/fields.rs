@@ -281,6 +281,9 @@ impl Making<'_> {
             add.into_iter().for_each(|(field, value)| fields.set(&field, value));
             edits.set("add", fields);
         }
+        if status.is_none() {
+            self.upstream_urls(scope, values, &mut edits, route);
+        }
         if !edits.is_empty() {
             route.set("response_headers", edits);
         }

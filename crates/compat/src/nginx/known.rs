@@ -60,7 +60,11 @@ const CARRIED: &[&str] = &[
     "location",
     "proxy_connect_timeout",
     "proxy_download_rate",
+    "proxy_cookie_domain",
+    "proxy_cookie_flags",
+    "proxy_cookie_path",
     "proxy_hide_header",
+    "proxy_redirect",
     "proxy_http_version",
     "proxy_intercept_errors",
     "proxy_next_upstream",
@@ -218,8 +222,6 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("proxy_cache", "nothing is cached"),
     ("proxy_no_cache", "nothing is cached"),
     ("proxy_store", "nothing is stored"),
-    ("proxy_redirect", "Location of upstreams is not rewritten; have them build it from the Host that they get"),
-    ("proxy_cookie", "cookies of upstreams are not changed"),
     ("proxy_ignore", "upstreams cannot steer the proxy"),
     (
         "proxy_bind",
@@ -390,9 +392,7 @@ pub(crate) fn audit(level: &[Directive], report: &Report, comments: &mut Vec<Str
         let why =
             LEFT_OUT.iter().find(|(start, _)| name.starts_with(start)).map_or("it is not known here", |(_, why)| *why);
         // What is there by default, and what nobody asks for.
-        if name == "proxy_redirect" && directive.arg(0) == "default"
-            || name == "map" && (is_for_upgrades(level, directive) || defined::usual(directive).is_some())
-        {
+        if name == "map" && (is_for_upgrades(level, directive) || defined::usual(directive).is_some()) {
             continue;
         }
         comments.push(report.left_out(&directive.place, &directive.shown(), why));

@@ -18,7 +18,7 @@ const MAX_VARIABLES: usize = 64;
 /// What is wrong with it, and the fix.
 pub fn body_of_file(text: &str, path: &PathPattern, content_type: &str) -> Result<Template, String> {
     let parameters: Vec<&str> = path.parameters().collect();
-    let scope = Scope { parameters: &parameters, claims: Claims::InFile };
+    let scope = Scope { parameters: &parameters, empty: &[], claims: Claims::InFile };
     body_template(text, scope, content_type).map_err(|fault| format!("{}; fix: {}", fault.what, fault.fix))
 }
 
@@ -358,7 +358,7 @@ mod tests {
 
     use super::*;
 
-    const SCOPE: Scope<'_> = Scope { parameters: &["p"], claims: Claims::Verified };
+    const SCOPE: Scope<'_> = Scope { parameters: &["p"], empty: &[], claims: Claims::Verified };
 
     fn check(content_type: &str, body: &str) -> Result<Template, Fault> {
         body_template(body, SCOPE, content_type)

@@ -93,6 +93,7 @@ impl Build<'_> {
                 .parsed_list(node, "remove", |text| field_name(text).and_then(|name| editable(name, on_request))),
             set: self.edited(node, "set", on_request, scope),
             add: self.edited(node, "add", on_request, scope),
+            rewrites: if on_request { None } else { self.rewrites(node, scope) },
         }
     }
 
@@ -161,7 +162,7 @@ mod tests {
     use super::super::placeholders::Claims;
     use super::*;
 
-    const SCOPE: Scope<'_> = Scope { parameters: &["tenant", "host"], claims: Claims::Verified };
+    const SCOPE: Scope<'_> = Scope { parameters: &["tenant", "host"], empty: &[], claims: Claims::Verified };
 
     #[test]
     fn names_and_values() {

@@ -148,12 +148,14 @@ fn of_any_route(
     claims: Claims,
 ) -> Result<Placeholder, Fault> {
     let Some(parameter) = name.strip_prefix("path.") else {
-        return placeholder(name, Scope { parameters: &[], claims }).map_err(|fault| match known.contains(name) {
-            true => Fault::new(
-                format!("{} is a parameter, and not of every path", shown(name)),
-                format!("write `{{path.{name}}}`"),
-            ),
-            false => fault,
+        return placeholder(name, Scope { parameters: &[], empty: &[], claims }).map_err(|fault| {
+            match known.contains(name) {
+                true => Fault::new(
+                    format!("{} is a parameter, and not of every path", shown(name)),
+                    format!("write `{{path.{name}}}`"),
+                ),
+                false => fault,
+            }
         });
     };
     match parameters.iter().position(|own| *own == parameter) {

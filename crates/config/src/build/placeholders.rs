@@ -44,13 +44,15 @@ const MAX_NAME_BYTES: usize = 256;
 pub(super) struct Scope<'a> {
     /// The parameters of its path.
     pub(super) parameters: &'a [&'a str],
+    /// Parameters that are empty on its path.
+    pub(super) empty: &'a [&'a str],
     /// Whether its token was verified.
     pub(super) claims: Claims,
 }
 
 impl Scope<'_> {
     /// Where there is no request.
-    pub(super) const NOTHING: Scope<'static> = Scope { parameters: &[], claims: Claims::Unverified };
+    pub(super) const NOTHING: Scope<'static> = Scope { parameters: &[], empty: &[], claims: Claims::Unverified };
 }
 
 /// Whether claims of a token are known.
@@ -116,6 +118,9 @@ pub(super) fn placeholder(name: &str, scope: Scope<'_>) -> Result<Placeholder, F
     if let Some(index) = scope.parameters.iter().position(|known| *known == parameter) {
         return Ok(Placeholder::Parameter(index));
     }
+    if scope.empty.contains(&parameter) {
+        return Ok(Placeholder::Nothing);
+    }
     if let Some(claim) = name.strip_prefix("claim.") {
         scope.claims.check(&format!("{} is", shown(name)))?;
         return claim_name(claim).map(|claim| Placeholder::Variable(Variable::Claim(claim)));
@@ -148,7 +153,7 @@ pub(super) fn placeholder(name: &str, scope: Scope<'_>) -> Result<Placeholder, F
 
 /// Whether this is the name of a variable somewhere.
 pub(super) fn is_variable(name: &str) -> bool {
-    placeholder(name, Scope { parameters: &[], claims: Claims::Verified }).is_ok()
+    placeholder(name, Scope { parameters: &[], empty: &[], claims: Claims::Verified }).is_ok()
 }
 
 /// A variable with a name of the user's.
@@ -198,7 +203,7 @@ fn variables() -> String {
 pub(super) fn field_template(text: &str, scope: Scope<'_>) -> Result<FieldValue, Fault> {
     let parts = parts(text, scope, Escape::Field)?;
     Ok(match parts.as_slice() {
-        [] => FieldValue::Text(String::new()),
+        [] if text.is_empty() => FieldValue::Text(String::new()),
         [TemplatePart::Text(text)] => FieldValue::Text(text.clone()),
         _ => FieldValue::Template(Template { parts }),
     })

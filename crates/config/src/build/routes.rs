@@ -19,7 +19,7 @@ use super::{Build, Fault, address, headers, identifier, names_in, read};
 use crate::expression::MAX_EXCEPTIONS;
 use crate::model::{
     Action, BodyVariables, Forward, ForwardTo, HeaderEdits, HostPattern, HostRewrite, Leniency, PathPattern,
-    RouteConfig, Template, TemplatePart, UpstreamProtocol, UpstreamTls,
+    RouteConfig, Segment, Template, TemplatePart, UpstreamProtocol, UpstreamTls,
 };
 use crate::problem::{Span, shown};
 use crate::shape::surface::{RedirectQuery, RouteOptions};
@@ -136,14 +136,14 @@ impl Build<'_> {
         let is_verified = is_verified || policies.iter().any(|name| known.policies.verifies(name));
         let claims = if is_verified { Claims::Verified } else { Claims::Unverified };
         let of_path = |build: &mut Build<'_>, path| {
-            let parameters = parameter_names(path);
-            let at = At { path: Some(path), scope: Scope { parameters: &parameters, claims } };
+            let (parameters, empty) = (parameter_names(path), empty_names(path, &paths));
+            let at = At { path: Some(path), scope: Scope { parameters: &parameters, empty: &empty, claims } };
             let log_fields = build.route_log_fields(node, at.scope, &known.credentials);
             (build.action(node, at, known), build.edits(node, at.scope), log_fields)
         };
         let of_paths: Vec<_> = paths.iter().map(|path| of_path(self, path)).collect();
         if paths.is_empty() {
-            self.action(node, At { path: None, scope: Scope { parameters: &[], claims } }, known);
+            self.action(node, At { path: None, scope: Scope { parameters: &[], empty: &[], claims } }, known);
         }
         let name = name.unwrap_or_else(|| label(&methods, &hosts, &paths));
         let when = when.filter(|_| is_matched)?;
@@ -523,6 +523,15 @@ impl Build<'_> {
         let body = body.as_bytes().into();
         Some(Action::Respond { status, content_type, body, body_file, variables, if_healthy })
     }
+}
+
+/// What is empty on a path of a route: the catch-all of another of its paths that begins below this one, as of `/app/{*rest}` beside `/app`.
+fn empty_names<'p>(path: &PathPattern, paths: &'p [PathPattern]) -> Vec<&'p str> {
+    let below = |other: &'p PathPattern| match other.segments.split_last()? {
+        (Segment::CatchAll { name }, start) if start == path.segments => Some(name.as_str()),
+        _ => None,
+    };
+    paths.iter().filter_map(below).collect()
 }
 
 /// Longest label of a route without a name, bytes.

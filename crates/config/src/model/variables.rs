@@ -185,7 +185,8 @@ impl RouteConfig {
             Action::Respond { .. } | Action::Validate(_) => [None, None],
         };
         let logged = self.log_fields.iter().map(|field| &field.value);
-        fields.chain(of_action.into_iter().flatten()).chain(logged)
+        let rewrites = self.response_headers.rewrites.iter().flat_map(|rewrites| rewrites.templates());
+        fields.chain(of_action.into_iter().flatten()).chain(logged).chain(rewrites)
     }
 
     /// Its conditions, and those of its shares.

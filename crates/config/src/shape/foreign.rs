@@ -146,6 +146,16 @@ const WORDS: &[(&[&str], &str)] = &[
         ],
         "remove it; bodies go on as they come, and what may be held of one is in `limits`",
     ),
+    (
+        &[
+            "proxy_redirect",
+            "proxy_cookie_path",
+            "proxy_cookie_domain",
+            "proxy_cookie_flags",
+            "http_response_replace_header",
+        ],
+        "write `rewrite_location` or `cookies` in the `response_headers` of a route; see docs/subpath.md",
+    ),
     (&["websocket", "websockets", "upgrade", "upgrade_configs"], "write `upgrades: [websocket]` in a route"),
     (
         &[

@@ -32,7 +32,7 @@ pub(crate) use process::{FACILITIES, FORWARDING};
 pub use process::{LogFormat, UnusualName};
 pub use rate_store::RateStoreOptions;
 pub use responses::{CompressionOptions, Encoding};
-pub use routes::{RedirectQuery, RouteOptions};
+pub use routes::{CookieFlags, CookieSameSite, RedirectQuery, RouteOptions};
 pub use upstreams::{HealthMethod, QueueConfig, SameSite, WhenAllDown};
 pub(crate) use upstreams::{RETRIES, UPSTREAM, UPSTREAM_EJECTION};
 
@@ -111,6 +111,11 @@ pub(crate) static OBJECTS: &[&Object] = &[
     &VALIDATE,
     &HOST_SET,
     &HEADER_EDITS,
+    &RESPONSE_EDITS,
+    &URL_REWRITE,
+    &COOKIE_RULE,
+    &COOKIE_PATH,
+    &COOKIE_DOMAIN,
     &ERROR_PAGES,
     &ERROR_PAGE,
     &COMPRESSION,

@@ -30,6 +30,7 @@ mod own_responses;
 mod rejections;
 mod sign_on;
 mod streams;
+mod subpath;
 mod tracing;
 mod unread_bodies;
 mod unusual_names;

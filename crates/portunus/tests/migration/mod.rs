@@ -19,6 +19,7 @@ mod nginx_guards;
 mod nginx_left_out;
 mod nginx_rates;
 mod nginx_stream;
+mod nginx_urls;
 mod packages;
 mod published;
 mod terminators;

@@ -222,7 +222,7 @@ fn a_subpath_is_stripped_for_a_backend() {
 }
 
 /// What is printed of a file, and what is said of it.
-fn import(program: &str, text: &str) -> (String, String) {
+pub(super) fn import(program: &str, text: &str) -> (String, String) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
     std::fs::write(&file, text).unwrap();

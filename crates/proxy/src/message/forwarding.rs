@@ -23,6 +23,7 @@ use crate::connection::Texts;
 use crate::field_fate::rewrites;
 use crate::geoip::Located;
 use crate::message::date;
+use crate::message::rewrites::rewritten;
 use crate::policies::Policies;
 use crate::route::{Noted, Params, Sought, Values};
 
@@ -455,7 +456,10 @@ pub fn response_fields(
         };
         let replaced = hsts.is_some() && name.eq_ignore_ascii_case(b"strict-transport-security");
         if keep && !replaced && !(has_edits && is_edited(edits, name)) {
-            put(name, value);
+            match (&edits.rewrites, values) {
+                (Some(rewrites), Some(values)) => put(name, &rewritten(rewrites, values, name, value)),
+                _ => put(name, value),
+            }
         }
     }
     // Who hands a response on without one has to write when it came (RFC 9110 §6.6.1).

@@ -14,6 +14,7 @@ pub mod body;
 pub mod dry_run;
 mod host_label;
 pub mod forwarding;
+pub mod rewrites;
 pub mod rejection;
 pub mod grpc;
 pub mod encoder;

@@ -330,6 +330,7 @@ mod tests {
             remove: remove.iter().map(|name| (*name).into()).collect(),
             set: set.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
             add: add.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
+            rewrites: None,
         };
         for (edits, is_compressed) in [
             (edits(&[], &[("Content-Type", "image/png")], &[]), false),

@@ -89,7 +89,7 @@ pub(in crate::shape) static ROUTE: Object = Object {
             ),
             optional(
                 "response_headers",
-                Shape::Object(&HEADER_EDITS),
+                Shape::Object(&RESPONSE_EDITS),
                 "(none)",
                 "Changes to the header fields of the response.",
             ),
@@ -281,17 +281,119 @@ pub(in crate::shape) static HOST_SET: Object = object(
     )]],
 );
 
-pub(in crate::shape) static HEADER_EDITS: Object = object(
-    "header_edits",
-    "changes to header fields, applied in the order remove, set, add",
+static EDITS: [Field; 3] = [
+    optional("remove", Shape::OneOrMany(&Shape::Text("a field name")), "(none)", "Header fields to remove."),
+    optional("set", Shape::Table("NAME", &Shape::Verbatim("a value")), "(none)", "Header fields to replace or add."),
+    optional("add", Shape::Table("NAME", &Shape::Verbatim("a value")), "(none)", "Header fields to append."),
+];
+
+pub(in crate::shape) static HEADER_EDITS: Object =
+    object("header_edits", "changes to header fields, applied in the order remove, set, add", &[&EDITS]);
+
+pub(in crate::shape) static RESPONSE_EDITS: Object = object(
+    "response_edits",
+    "changes to header fields of responses; URLs and cookies are those of upstreams that are not removed",
+    &[
+        &EDITS,
+        &[
+            optional(
+                "rewrite_location",
+                Shape::OneOrMany(&Shape::Object(&URL_REWRITE)),
+                "(unchanged)",
+                "Beginnings of the URLs in `Location` and `Refresh` to replace. The first that fits counts.",
+            ),
+            optional(
+                "cookies",
+                Shape::OneOrMany(&Shape::Object(&COOKIE_RULE)),
+                "(unchanged)",
+                "Attributes of cookies to change. Of several, the first whose `name` fits a cookie counts for it.",
+            ),
+        ],
+    ],
+);
+
+pub(in crate::shape) static URL_REWRITE: Object = object(
+    "response_edits.rewrite_location",
+    "a beginning of a URL to replace",
     &[&[
-        optional("remove", Shape::OneOrMany(&Shape::Text("a field name")), "(none)", "Header fields to remove."),
-        optional(
-            "set",
-            Shape::Table("NAME", &Shape::Verbatim("a value")),
-            "(none)",
-            "Header fields to replace or add.",
+        required(
+            "from",
+            Shape::Text("the beginning of a path or URL such as `http://app.internal:8080/`"),
+            "What is replaced. Without a slash at its end it fits whole segments or hosts; `http://` is the scheme.",
         ),
-        optional("add", Shape::Table("NAME", &Shape::Verbatim("a value")), "(none)", "Header fields to append."),
+        required("to", Shape::Text("a path or URL such as `https://{host}/app/`"), "What comes in its place."),
+    ]],
+);
+
+pub(in crate::shape) static COOKIE_RULE: Object = object(
+    "response_edits.cookies",
+    "attributes of cookies to change; `Path` and `Domain` of cookies whose name begins with `__Host-` stay, and so does `Secure` of these and of `__Secure-`",
+    &[
+        &[
+            optional("name", Shape::OneOrMany(&Shape::Text("the name of a cookie")), "(all)", "Names of the cookies."),
+            optional(
+                "path",
+                Shape::OneOrMany(&Shape::Object(&COOKIE_PATH)),
+                "(unchanged)",
+                "Beginnings of `Path` to replace. The first that fits counts.",
+            ),
+            optional(
+                "domain",
+                Shape::OneOrMany(&Shape::Object(&COOKIE_DOMAIN)),
+                "(unchanged)",
+                "Values of `Domain` to replace.",
+            ),
+        ],
+        COOKIE_FLAGS_ROWS,
+    ],
+);
+
+settings! {
+    /// Attributes of a cookie that are there or not.
+    pub struct CookieFlags, COOKIE_FLAGS_ROWS {
+        secure: Option<bool> = Shape::Bool, "(unchanged)", "`true` adds `Secure`, `false` removes it.";
+        http_only: Option<bool> = Shape::Bool, "(unchanged)", "`true` adds `HttpOnly`, `false` removes it.";
+        same_site: Option<CookieSameSite> = Shape::Choice(CookieSameSite::WORDS), "(unchanged)", "The value of `SameSite`; `remove` removes it.";
+    }
+}
+
+words! {
+    /// What `SameSite` of a cookie becomes.
+    pub enum CookieSameSite {
+        /// `Lax`.
+        #[default]
+        Lax = "lax",
+        /// `Strict`.
+        Strict = "strict",
+        /// `None`.
+        None = "none",
+        /// It is removed.
+        Remove = "remove",
+    }
+}
+
+pub(in crate::shape) static COOKIE_PATH: Object = object(
+    "response_edits.cookies.path",
+    "a beginning of a cookie's `Path` to replace",
+    &[&[
+        required("from", Shape::Text("the beginning of a path such as `/`"), "What is replaced."),
+        required("to", Shape::Text("a path such as `/app/`"), "What comes in its place."),
+    ]],
+);
+
+pub(in crate::shape) static COOKIE_DOMAIN: Object = object(
+    "response_edits.cookies.domain",
+    "a cookie's `Domain` to replace",
+    &[&[
+        required(
+            "from",
+            Shape::Text("a host name such as `app.internal`"),
+            "The value that is replaced, with a dot before it or without.",
+        ),
+        required(
+            "to",
+            Shape::Text("a host name such as `example.com`, or `{host}`"),
+            "What comes in its place; `none` removes the attribute.",
+        ),
     ]],
 );
