@@ -17,6 +17,7 @@ mod declared_trailers;
 mod fields;
 mod goaway;
 mod http2_ordinary;
+mod idle_connections;
 mod interim;
 mod prior_knowledge;
 mod proxy_headers;

@@ -8,8 +8,8 @@ use std::time::Instant;
 use transport::Transport;
 
 use crate::exchange::Exchange;
-use crate::exchange::retry::{Failed, OnConnection, may_repeat};
-use crate::exchange::upstream_h1::{self, Attempt, SLOW_CONNECT, Upgraded, connected};
+use crate::exchange::retry::{Failed, OnConnection};
+use crate::exchange::upstream_h1::{self, Attempt, SLOW_CONNECT, Upgraded, care_of, connected};
 use crate::exchange::upstream_h2::{self, begun, opened_by_another};
 use crate::message::context::Failure;
 use crate::message::sides::{MessageBody, ResponseSink, while_wanted};
@@ -73,7 +73,7 @@ fn at_hand(attempt: &Attempt<'_>) -> Option<Spoken> {
     if pools.share(attempt.pool).is_some() {
         return Some(Spoken::Http2);
     }
-    Some(Spoken::Http1(Some((pools.take(attempt.pool, !may_repeat(head))?, true))))
+    Some(Spoken::Http1(Some((pools.take(attempt.pool, care_of(head))?, true))))
 }
 
 /// Opens a connection of the version that the server agrees on.

@@ -30,7 +30,7 @@ use crate::message::rejection::Rejection;
 use crate::message::sides::{MessageBody, ResponseSink, while_wanted};
 use crate::onward::Onward;
 use crate::route::{self, Noted};
-use crate::upstream::{ConnectError, Group, PoolId, Server, Session, Target, TunnelPlace, connect};
+use crate::upstream::{Care, ConnectError, Group, PoolId, Rest, Server, Session, Target, TunnelPlace, connect};
 
 /// What is tried, and where.
 #[derive(Debug, Clone, Copy)]
@@ -71,21 +71,22 @@ impl Attempt<'_> {
     }
 
     /// A connection at hand, which serves nobody else where it was made for this client.
-    fn pooled(&self, is_careful: bool) -> Option<Transport> {
-        let pools = &self.context.worker.pools;
+    fn pooled(&self) -> Option<Transport> {
+        let (pools, care) = (&self.context.worker.pools, care_of(self.admitted.head()));
         match self.onward {
-            None => pools.take(self.pool, is_careful),
-            Some(onward) => pools.take_bound(onward.key(self.pool), is_careful),
+            None => pools.take(self.pool, care),
+            Some(onward) => pools.take_bound(onward.key(self.pool), care),
         }
     }
 
-    /// Keeps a connection that is free again.
-    fn keep(&self, transport: Transport) {
+    /// Keeps a connection that is free again after this response.
+    fn keep(&self, transport: Transport, response: &ResponseHead) {
         let (pools, config) = (&self.context.worker.pools, &self.group.config);
-        let (idle, most) = (config.pool_idle_timeout, config.pool_max_idle);
+        let rest = Rest::after(config.pool_idle_timeout, response.fields.get_all("keep-alive"));
+        let (Some(rest), most) = (rest, config.pool_max_idle) else { return };
         match self.onward {
-            None => pools.put(self.server, transport, idle, most),
-            Some(onward) => pools.put_bound(onward.key(self.pool), self.server, transport, idle, most),
+            None => pools.put(self.server, transport, rest, most),
+            Some(onward) => pools.put_bound(onward.key(self.pool), self.server, transport, rest, most),
         }
     }
 
@@ -177,9 +178,7 @@ pub async fn attempt<B: MessageBody, A: ResponseSink>(
 ) -> Result<Option<Box<Upgraded>>, Failed> {
     let mut head = buffer();
     write_head(attempt, exchange.ledger.noted(), &mut head).map_err(Failed::finally)?;
-    // What may not be sent twice is worth asking the kernel whether the server has closed just now.
-    let is_careful = !may_repeat(attempt.admitted.head());
-    let pooled = || attempt.pooled(is_careful).map(|transport| (transport, true));
+    let pooled = || attempt.pooled().map(|transport| (transport, true));
     let at_hand = if given.is_none() && !attempt.fresh { pooled() } else { given };
     let mut result = match at_hand {
         Some(connection) => Some(on_connection(connection, &head, attempt, exchange).await),
@@ -195,6 +194,11 @@ pub async fn attempt<B: MessageBody, A: ResponseSink>(
     // There is always a result here.
     let result = result.unwrap_or_else(|| Err(OnConnection::servers(Rejection::of(Reason::UpstreamClosed))));
     result.map_err(|failed| failed.check(attempt.admitted.head(), exchange.sink))
+}
+
+/// What a request asks of a connection that has rested: one that is sent once asks more.
+pub(super) fn care_of(head: &RequestHead) -> Care {
+    if may_repeat(head) { Care::Usual } else { Care::Unrepeatable }
 }
 
 /// A wait for a connect after which it is the server's failure that the client gave up. By then the kernel has asked twice.
@@ -294,7 +298,7 @@ async fn on_connection<B: MessageBody, A: ResponseSink>(
             return Ok(Some(Box::new(Upgraded { transport, first: input, place: None, messages })));
         }
         // Bytes behind the response belong to no request: such a connection is not used again.
-        After::Reuse if input.is_empty() => attempt.keep(transport),
+        After::Reuse if input.is_empty() => attempt.keep(transport, exchange.response),
         After::Reuse | After::Close => {}
     }
     Ok(None)
@@ -371,8 +375,7 @@ pub(super) async fn ask(
     aside: &Aside,
     response: &mut ResponseHead,
 ) -> Result<Begun, OnConnection> {
-    // It may be sent twice, so the kernel need not be asked.
-    let pooled = || attempt.pooled(false).map(|transport| (transport, true));
+    let pooled = || attempt.pooled().map(|transport| (transport, true));
     let at_hand = if given.is_none() && !attempt.fresh { pooled() } else { given };
     if let Some(connection) = at_hand {
         match ask_on(connection, head, attempt, aside, response).await {
@@ -437,7 +440,7 @@ pub(super) async fn relay_begun<B: MessageBody, A: ResponseSink>(
     let is_done = reader.is_done();
     drop(reader);
     if is_done && response.keep_alive && input.is_empty() {
-        attempt.keep(transport);
+        attempt.keep(transport, response);
     }
     Ok(())
 }

@@ -24,7 +24,7 @@ use crate::message::forwarding::{self, is_reported_secure};
 use crate::message::rejection::{Rejection, Relayed};
 use crate::own_request::{Answered, Failed, exchange};
 use crate::route::{Values, build_location};
-use crate::upstream::{Group, Server, Target, Wish, connect};
+use crate::upstream::{Care, Group, Rest, Server, Target, Wish, connect};
 
 /// Largest body of a response that is relayed, bytes: login pages, as a rule.
 const MAX_RELAYED_BYTES: usize = 64 * 1024;
@@ -227,7 +227,7 @@ async fn ask_server(
     let request = request(rule, head, context, &method, server.authority.as_bytes());
     let pools = &context.worker.pools;
     loop {
-        let pooled = pools.take(server.pool(), true);
+        let pooled = pools.take(server.pool(), Care::Asked);
         let is_reused = pooled.is_some();
         let transport = match pooled {
             Some(transport) => transport,
@@ -238,8 +238,9 @@ async fn ask_server(
         };
         match exchange(&transport, &request, &method, MAX_RELAYED_BYTES).await {
             Ok((answered, is_free)) => {
-                if is_free {
-                    pools.put(server, transport, group.config.pool_idle_timeout, group.config.pool_max_idle);
+                let fields = answered.head.fields.get_all("keep-alive");
+                if let Some(rest) = Rest::after(group.config.pool_idle_timeout, fields).filter(|_| is_free) {
+                    pools.put(server, transport, rest, group.config.pool_max_idle);
                 }
                 return Ok(answered);
             }

@@ -12,6 +12,7 @@ pub mod maglev;
 mod queue;
 pub mod sticky;
 mod pool;
+mod rest;
 mod mirrored;
 pub mod resolve;
 mod server;
@@ -26,6 +27,7 @@ pub use mirrored::{MirrorOutcome, Mirrored};
 pub use pool::{
     Awaited, Binding, BoundTo, Opening, Pools, STREAMS_PER_CONNECTION, SharedConnection, StreamSlot, Traffic,
 };
+pub use rest::{Care, Rest};
 pub use server::{Health, Operated, PoolId, Server, ServerId, Standing};
 pub use shares::Places;
 pub use sticky::Sticky;

@@ -14,6 +14,7 @@ use net::clock::coarse;
 use tokio::sync::Notify;
 use transport::Transport;
 
+use super::rest::{Care, MOMENT, Rest};
 use super::server::{PoolId, Server, next_id};
 use crate::http2::frames::Noticed;
 
@@ -31,12 +32,17 @@ const MOST_BOUND: usize = 4;
 struct Idle {
     transport: Transport,
     since: Duration,
-    keep: Duration,
+    rest: Rest,
 }
 
 impl Idle {
     fn is_fresh(&self) -> bool {
-        coarse().saturating_sub(self.since) < self.keep
+        coarse().saturating_sub(self.since) < self.rest.keep
+    }
+
+    /// Whether the server has no reason to close it.
+    fn is_safe(&self) -> bool {
+        self.rest.is_announced || coarse().saturating_sub(self.since) < MOMENT
     }
 }
 
@@ -217,14 +223,14 @@ pub struct Pools {
 
 impl Pools {
     /// A connection to this server that is still usable: nothing was received while it was idle. The newest first, so that surplus
-    /// ones age and go. With `is_careful` the kernel is asked, too: an end may have arrived that the worker has not been reported yet.
-    pub fn take(&self, pool: PoolId, is_careful: bool) -> Option<Transport> {
-        newest(&mut self.idle.borrow_mut().get_mut(&pool)?.connections, is_careful, &IDLE)
+    /// ones age and go.
+    pub fn take(&self, pool: PoolId, care: Care) -> Option<Transport> {
+        newest(&mut self.idle.borrow_mut().get_mut(&pool)?.connections, care, &IDLE)
     }
 
     /// As [`Pools::take`], of those that serve this client alone.
-    pub fn take_bound(&self, to: BoundTo, is_careful: bool) -> Option<Transport> {
-        newest(&mut self.bound.borrow_mut().get_mut(&to)?.connections, is_careful, &BOUND)
+    pub fn take_bound(&self, to: BoundTo, care: Care) -> Option<Transport> {
+        newest(&mut self.bound.borrow_mut().get_mut(&to)?.connections, care, &BOUND)
     }
 
     /// An HTTP/2 connection to this server with room for one more stream.
@@ -263,23 +269,16 @@ impl Pools {
         pool.connections.push(Rc::clone(connection));
     }
 
-    /// Keeps a connection for `keep`, unless the process has `pool_max_idle` already or its server has left its group.
-    pub fn put(&self, server: &Arc<Server>, transport: Transport, keep: Duration, pool_max_idle: usize) {
-        keep_in((&self.idle, &IDLE), server.pool(), server, (transport, keep, pool_max_idle));
+    /// Keeps a connection, unless the process has `pool_max_idle` already or its server has left its group.
+    pub fn put(&self, server: &Arc<Server>, transport: Transport, rest: Rest, pool_max_idle: usize) {
+        keep_in((&self.idle, &IDLE), server.pool(), server, (transport, rest, pool_max_idle));
     }
 
     /// As [`Pools::put`], for one client alone.
-    pub fn put_bound(
-        &self,
-        to: BoundTo,
-        server: &Arc<Server>,
-        transport: Transport,
-        keep: Duration,
-        pool_max_idle: usize,
-    ) {
+    pub fn put_bound(&self, to: BoundTo, server: &Arc<Server>, transport: Transport, rest: Rest, pool_max_idle: usize) {
         let kept = self.bound.borrow().get(&to).map_or(0, |pool| pool.connections.len());
         if kept < MOST_BOUND {
-            keep_in((&self.bound, &BOUND), to, server, (transport, keep, pool_max_idle));
+            keep_in((&self.bound, &BOUND), to, server, (transport, rest, pool_max_idle));
         }
     }
 
@@ -316,30 +315,32 @@ impl Pools {
 }
 
 /// The newest connection that is still usable, those before it closed.
-fn newest(pool: &mut Vec<Idle>, is_careful: bool, count: &AtomicUsize) -> Option<Transport> {
+fn newest(pool: &mut Vec<Idle>, care: Care, count: &AtomicUsize) -> Option<Transport> {
     while let Some(idle) = pool.pop() {
         count.fetch_sub(1, Ordering::Relaxed);
         // Bytes nobody asked for would become the response to the next request (RFC 9112 §6.3).
-        let has_news = idle.transport.has_news() || (is_careful && idle.transport.has_unread());
-        if !has_news && idle.is_fresh() {
-            return Some(idle.transport);
+        let has_news = idle.transport.has_news() || (care != Care::Usual && idle.transport.has_unread());
+        if has_news || !idle.is_fresh() {
+            continue;
         }
+        // A new connection takes its place. The others have rested for longer, and are for requests that may be sent again.
+        return (care != Care::Unrepeatable || idle.is_safe()).then_some(idle.transport);
     }
     None
 }
 
-/// Keeps a connection, for so long and unless the process has so many.
+/// Keeps a connection, for so long at most and unless the process has so many.
 fn keep_in<K: Ord>(
     (pools, count): (&RefCell<BTreeMap<K, ToServer<Idle>>>, &AtomicUsize),
     key: K,
     server: &Arc<Server>,
-    (transport, keep, pool_max_idle): (Transport, Duration, usize),
+    (transport, rest, pool_max_idle): (Transport, Rest, usize),
 ) {
     if count.load(Ordering::Relaxed) >= pool_max_idle || server.has_left() {
         return;
     }
     count.fetch_add(1, Ordering::Relaxed);
-    let idle = Idle { transport, since: coarse(), keep };
+    let idle = Idle { transport, since: coarse(), rest };
     pools.borrow_mut().entry(key).or_insert_with(|| ToServer::of(server)).connections.push(idle);
 }
 
