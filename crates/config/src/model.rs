@@ -237,12 +237,23 @@ pub enum Service {
 pub struct TunnelConfig {
     /// Who gets what. At least one; the most specific that fits wins.
     pub rules: Vec<TunnelRule>,
-    /// What does not begin with TLS is closed where a ClientHello is read.
-    pub rejects_plain: bool,
+    /// What becomes of what does not begin with TLS where a ClientHello is read.
+    pub not_tls: NotTls,
     /// Nothing moves either way; none for the process's own limit.
     pub idle_timeout: Option<Duration>,
     /// The whole life of a tunnel; none for no bound.
     pub max_lifetime: Option<Duration>,
+}
+
+/// Connections that do not begin with TLS where a ClientHello is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotTls {
+    /// Closed.
+    Reject,
+    /// What is sent and is no TLS goes to the default as it is; who sends nothing in time is closed.
+    Forward,
+    /// Who sends nothing in time goes there, too: in some protocols the server speaks first.
+    ForwardSilent,
 }
 
 /// Who gets the connections for some names, protocols and clients.

@@ -48,6 +48,10 @@ impl Credentials {
         let is_redacted = |name: &str| {
             access_log::folded(name).split(['[', ']']).any(|part| self.redacted.contains(part.trim_matches('_')))
         };
+        if template.variables().any(|variable| *variable == Variable::WholeQuery) {
+            let what = "`{query}` would show what the log redacts";
+            return Err(Fault::new(what, "write `{uri}`, whose query is redacted as in the request line"));
+        }
         let redacted = template.variables().find_map(|variable| match variable {
             Variable::Query(name) if is_redacted(name) => Some(name),
             _ => None,

@@ -85,6 +85,14 @@ fn url_start(text: &str) -> Result<String, Fault> {
 
 fn url_target(text: &str, scope: Scope<'_>) -> Result<Option<FieldValue>, Fault> {
     let is_path = text.starts_with('/') && !text.starts_with("//");
+    if let Some(rest) = after_scheme(text) {
+        let host = rest.split('/').next().unwrap_or_default();
+        // What a client sends must not lead anywhere else.
+        if host.replace("{host}", "").contains(['{', '?', '#', '@', '\\']) {
+            let what = format!("the host of {} is made of what it must not be made of", shown(text));
+            return Err(Fault::new(what, "write the host as it is, or `{host}` for that of the request"));
+        }
+    }
     if is_path || after_scheme(text).is_some() {
         return value(text, scope).map(Some);
     }

@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use super::listeners::alpn;
 use super::policies::{Carried, KnownPolicies};
 use super::{Build, address, read};
-use crate::model::{HostPattern, TunnelConfig, TunnelRule};
+use crate::model::{HostPattern, NotTls, TunnelConfig, TunnelRule};
 use crate::problem::{Span, shown};
 use crate::yaml::{Node, Value};
 
@@ -53,9 +53,19 @@ impl Build<'_> {
             let what = "`not_tls` has no effect: TLS does not pass through unopened here";
             self.problems.add(entry.key_span, what, "remove `not_tls`, or add a rule with a `server_name` or `alpn`");
         }
+        // A ClientHello that comes later is read by the server alone, whose names must not lead round what a rule asks.
+        let is_guarded = |rule: &TunnelRule| {
+            !(rule.names.is_empty() && rule.alpn.is_empty()) && !(rule.policies.is_empty() && rule.passthrough)
+        };
+        let not_tls = match read::text(node, "not_tls") {
+            Some("reject") => NotTls::Reject,
+            Some(_) => NotTls::ForwardSilent,
+            None if rules.iter().any(is_guarded) => NotTls::Reject,
+            None => NotTls::Forward,
+        };
         TunnelConfig {
             rules,
-            rejects_plain: read::text(node, "not_tls") == Some("reject"),
+            not_tls,
             idle_timeout: read::duration(node, "idle_timeout"),
             max_lifetime: read::duration(node, "max_lifetime"),
         }

@@ -178,7 +178,7 @@ const WORDS: &[(&[&str], &str)] = &[
     ),
     (&["proxy_connect_timeout", "timeout_connect", "dial_timeout"], "write `connect_timeout` in an upstream"),
     (
-        &["keepalive", "keepalive_requests", "max_idle_conns", "maxidleconnsperhost", "http_reuse", "pool_max_conn"],
+        &["keepalive_requests", "max_idle_conns", "maxidleconnsperhost", "http_reuse", "pool_max_conn"],
         "write `pool_max_idle` and `pool_idle_timeout` in an upstream",
     ),
     (

@@ -110,7 +110,7 @@ fn within(
 
 /// Whether a key is that of a limit.
 fn bounds(key: &str) -> bool {
-    key.contains("max_") || key.ends_with("timeout")
+    (key.contains("max_") || key.ends_with("timeout")) && !["pool_max_idle", "max_lifetime"].contains(&key)
 }
 
 /// Whether other programs have this for no limit at all.

@@ -111,4 +111,7 @@ fn oauth2_proxy_gets_who_must_sign_in_and_programs_get_401() {
     let seen = app.seen().remove(0);
     assert_eq!((seen.fields("x-user"), seen.fields("x-original-uri")), (vec!["ada"], vec!["/a?b=c&d"]));
     assert_eq!(seen.fields("x-auth-request-email"), ["a@example.com"]);
+    // Who is signed in is not somebody else on another route either.
+    assert!(get(&gate, "GET", "/api/a", &format!("{FORGED}Cookie: session=1\r\n")).starts_with("HTTP/1.1 200"));
+    assert_eq!(app.seen().last().unwrap().fields("x-user"), ["ada"]);
 }

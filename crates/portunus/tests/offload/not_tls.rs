@@ -21,7 +21,7 @@ fn gate(tunnel: &str, listener: &str, named: SocketAddr, other: SocketAddr) -> G
     let upstreams = format!(
         "  named: {{ servers: [\"{named}\"], protocol: tcp }}\n  other: {{ servers: [\"{other}\"], protocol: tcp }}"
     );
-    Gate::start_in(folder(), &yaml(&listeners, &upstreams, ""))
+    Gate::start_in(folder(), &yaml(&listeners, &upstreams, "policies: { nobody: { deny: 127.0.0.0/8 } }"))
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn what_does_not_begin_with_tls_goes_to_the_default() {
 #[test]
 fn who_waits_for_the_server_to_speak_gets_there() {
     let ((named, _named_connections), (other, connections)) = (tcp_upstream(), tcp_upstream());
-    let tunnel = "upstream: other, rules: [ { server_name: a.test, upstream: named } ]";
+    let tunnel = "upstream: other, rules: [ { server_name: a.test, upstream: named } ], not_tls: forward";
     let gate = gate(tunnel, ", limits: { handshake_timeout: 1s }", named, other);
     let mut near = connect(gate.address("front"));
     let mut far = next(&connections);
@@ -72,6 +72,9 @@ fn what_is_not_tls_is_closed_where_it_has_no_place() {
         ("rules: [ { server_name: a.test, upstream: named } ]", plain),
         ("rules: [ { server_name: a.test, upstream: named }, { client: 192.0.2.0/24, upstream: other } ]", plain),
         ("upstream: other, rules: [ { server_name: a.test, upstream: named, passthrough: true } ]", tls),
+        // A ClientHello behind it could name what a rule guards.
+        ("upstream: other, rules: [ { server_name: a.test, upstream: other, policies: [nobody] } ]", plain),
+        ("rules: [ { server_name: a.test, upstream: named }, { client: 127.0.0.0/8, upstream: other, passthrough: true } ]", tls),
     ] {
         let gate = gate(tunnel, listener, named, other);
         for (what, bytes) in BEGINNINGS {

@@ -62,6 +62,12 @@ fn url(rules: &[Rewrite], values: &Values<'_>, value: &[u8]) -> Option<Vec<u8>> 
     let fits = |rule: &Rewrite| Some((after(rule.from.as_bytes(), value)?, rule.to.clone()?));
     let (rest, to) = rules.iter().find_map(fits)?;
     let mut url = made(&to, values)?;
+    // A request without a host (HTTP/1.0) gives none.
+    if authority_end(&url).is_some_and(|end| url.get(..end).is_some_and(|begin| begin.ends_with(b"/")))
+        && !url.ends_with(b"://")
+    {
+        return None;
+    }
     let is_path = url.starts_with(b"/");
     url.extend_from_slice(rest);
     if is_path {
@@ -76,7 +82,11 @@ fn url(rules: &[Rewrite], values: &Values<'_>, value: &[u8]) -> Option<Vec<u8>> 
 
 /// `5; url=/x` with the URL replaced.
 fn refresh(rules: &[Rewrite], values: &Values<'_>, value: &[u8]) -> Option<Vec<u8>> {
-    let at = value.windows(4).position(|part| part.eq_ignore_ascii_case(b"url="))? + 4;
+    // Right behind the time: one within a URL belongs to that.
+    let behind = value.iter().position(|byte| matches!(byte, b';' | b','))? + 1;
+    let blanks = value.get(behind..)?.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+    let at = behind + blanks + 4;
+    value.get(behind + blanks..at).filter(|part| part.eq_ignore_ascii_case(b"url="))?;
     let (before, rest) = value.split_at_checked(at)?;
     let quote = rest.first().copied().filter(|byte| matches!(byte, b'"' | b'\''));
     let (address, behind) = match quote {
@@ -235,6 +245,9 @@ mod tests {
             ("5;URL='/x'", "5;URL='/app/x'"),
             ("0; url=\"http://app:8080/x\"", "0; url=\"/app/x\""),
             ("0; url=\"/x", "0; url=\"/x"),
+            ("5, url=/x", "5, url=/app/x"),
+            ("5; /x?url=/y", "5; /x?url=/y"),
+            ("5; other=1; url=/y", "5; other=1; url=/y"),
             ("5", "5"),
         ] {
             check(&rewrites, "refresh", value, expected);

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use config::NotTls;
 use net::clock::coarse;
 use net::{Chunk, Deadline, Stream};
 use reason::Reason;
@@ -119,7 +120,8 @@ async fn peek(
                 });
             }
             Err(rejection) => {
-                let plain = settings.plain(address(conn)).filter(|_| rejection.reason == Reason::NotTls);
+                let plain =
+                    settings.plain(address(conn), NotTls::Forward).filter(|_| rejection.reason == Reason::NotTls);
                 return match plain.cloned() {
                     Some(route) => Ok(Peeked::plain(stream, first, route)),
                     None => Err(reject(stream, &first, conn, worker, rejection).await),
@@ -132,7 +134,8 @@ async fn peek(
             Ok(Err(_)) => return Err(lost(&first, conn, worker, ("tls_handshake", Reason::TlsHandshakeReset))),
             Err(_) => {
                 // In some protocols the server speaks first: who is silent for that long begins with no ClientHello any more.
-                return match settings.plain(address(conn)).filter(|_| first.is_empty()).cloned() {
+                let plain = settings.plain(address(conn), NotTls::ForwardSilent).filter(|_| first.is_empty());
+                return match plain.cloned() {
                     Some(route) => Ok(Peeked::plain(stream, first, route)),
                     None => Err(lost(&first, conn, worker, ("tls_handshake", Reason::TlsHandshakeTimeout))),
                 };
@@ -142,11 +145,12 @@ async fn peek(
 }
 
 impl TunnelSettings {
-    /// Who gets what does not begin with TLS: whoever gets everything that no name or protocol is asked of.
-    fn plain(&self, client: Option<IpAddr>) -> Option<&Arc<TunnelRoute>> {
+    /// Who gets what does not begin with TLS, if at least this is allowed: whoever gets everything that no name or protocol is asked of.
+    fn plain(&self, client: Option<IpAddr>, least: NotTls) -> Option<&Arc<TunnelRoute>> {
         let known = Known { name: None, protocols: &[], client, is_opened: false };
         // A rule that opens TLS is for what comes out of it.
-        self.routes.find(known).filter(|route| route.passthrough && !self.config.rejects_plain)
+        let is_allowed = self.config.not_tls == NotTls::ForwardSilent || self.config.not_tls == least;
+        self.routes.find(known).filter(|route| route.passthrough && is_allowed)
     }
 }
 

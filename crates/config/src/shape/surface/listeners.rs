@@ -186,8 +186,8 @@ pub(in crate::shape) static TUNNEL: Object = object(
             optional(
                 "not_tls",
                 Shape::Choice(&["forward", "reject"]),
-                "forward",
-                "Connections that do not begin with TLS, where a rule reads the ClientHello. `forward`: to `upstream` (or to a rule by `client` alone), as they are; a client that says nothing within `handshake_timeout` waits for the server to speak first, and goes there, too. `reject`: close them.",
+                "(`forward` for what is sent; `reject` where a rule by name or protocol has `policies` or opens TLS)",
+                "Connections that do not begin with TLS, where a rule reads the ClientHello. `forward`: to `upstream` (or to a rule by `client` alone), as they are; a client that says nothing within `handshake_timeout` waits for the server to speak first, and goes there, too, which it does only where this is set. What a server reads later, such as a ClientHello behind STARTTLS, no rule sees. `reject`: close them.",
             ),
             optional(
                 "idle_timeout",
