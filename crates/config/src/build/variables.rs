@@ -83,7 +83,8 @@ pub(super) fn native_variable(variable: &str) -> Option<String> {
         "host" | "http_host" | "server_name" | "req.host" | "base" => "host",
         "uri" | "document_uri" | "path" | "request_path" => "path",
         "request_uri" | "pathq" => "uri",
-        "args" | "query_string" | "query" => "query",
+        // Without the last letter, which may have been Apache's.
+        "arg" | "query_string" | "query" => "query",
         "url" => "url",
         "request_method" | "method" => "method",
         "scheme" => "scheme",
