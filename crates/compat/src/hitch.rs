@@ -230,6 +230,8 @@ impl Making<'_> {
             self.draft.settings.set("workers", Value::plain(count));
         }
         let mut limits = Map::of([("handshake_timeout", Value::text(format!("{}s", handshake.min(3_600))))]);
+        // hitch bounds no client, and all may come by one balancer.
+        limits.set("max_connections_per_client", Value::plain(100_000));
         if let Some(seconds) = number(self.whole().text("keepalive")) {
             limits.set("keepalive", format!("{}s", seconds.min(32_400)));
         }

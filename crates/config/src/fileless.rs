@@ -168,6 +168,7 @@ impl Default for UpstreamTls {
             client_certificate: None,
             client_key: None,
             verify: true,
+            names: tls::NameCheck::default(),
             policy: tls::Policy::Intermediate,
         }
     }

@@ -19,6 +19,7 @@ pub fn warnings<'a>(config: &'a Config, front: impl Fn(&str) -> Option<&'a TlsFr
     texts.extend(admin_behind_routes(config));
     texts.extend(idle_conditions(config));
     texts.extend(unreached_challenges(config));
+    texts.extend(tls_around_tls(config));
     for listener in &config.listeners {
         let Some((tls, front)) = listener.tls.as_ref().zip(front(&listener.name)) else { continue };
         texts.extend(unreachable_suites(listener, tls));
@@ -74,6 +75,26 @@ fn exposed_admin(config: &Config) -> Option<String> {
         Some(_) => return None,
     };
     Some(format!("the admin listener at {address} can be reached from other machines, {advice}"))
+}
+
+/// TLS that passes through unopened, and is closed once more on its way to a server that expects it as it came.
+fn tls_around_tls(config: &Config) -> Vec<String> {
+    let tunnels = config.listeners.iter().filter_map(|listener| match &listener.service {
+        Service::Tunnel(tunnel) => Some((listener, tunnel)),
+        _ => None,
+    });
+    let wrapped = tunnels.flat_map(|(listener, tunnel)| {
+        let groups: BTreeSet<&String> =
+            tunnel.rules.iter().filter(|rule| rule.passthrough).map(|rule| &rule.upstream).collect();
+        let groups = groups.into_iter().filter(|name| config.upstreams.get(*name).is_some_and(|group| group.tls.is_some()));
+        groups.map(|group| {
+            format!(
+                "listener `{}`: TLS passes through unopened to upstream `{group}`, whose `tls` closes it a second time; remove `tls` there, or open it here by `tls` of the listener and `passthrough: false`",
+                listener.name
+            )
+        })
+    });
+    wrapped.collect()
 }
 
 /// Routes that lead to the admin listener where no token guards it: whoever may use them may change the server.

@@ -33,9 +33,15 @@ const SIGNATURES: [i32; 10] = [
 /// What `legacy` takes beside them.
 const LEGACY_SIGNATURES: [i32; 2] = [sys::NID_sha1WithRSAEncryption, sys::NID_ecdsa_with_SHA1];
 
-/// The text for a verification result that this module sets; the library has none.
+/// The text for a verification result that this module sets, or of which the library says less.
 pub(crate) fn text(result: c_long) -> Option<&'static str> {
     match i32::try_from(result).ok()? {
+        sys::X509_V_ERR_HOSTNAME_MISMATCH => {
+            Some("the server's name is not among its subject alternative names; a common name does not count")
+        }
+        sys::X509_V_ERR_IP_ADDRESS_MISMATCH => {
+            Some("the server's address is not among its subject alternative names; a common name does not count")
+        }
         sys::X509_V_ERR_EE_KEY_TOO_SMALL => Some("its key is too small"),
         sys::X509_V_ERR_CA_KEY_TOO_SMALL => Some("the key of a CA in its chain is too small"),
         sys::X509_V_ERR_CA_MD_TOO_WEAK => Some("its chain holds a signature with a digest that is too weak"),

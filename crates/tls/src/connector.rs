@@ -11,11 +11,24 @@ use std::net::IpAddr;
 use std::os::raw::{c_int, c_uint};
 use std::sync::{Arc, PoisonError};
 
+/// By what of its certificate a server is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum NameCheck {
+    /// Its subject alternative names (RFC 9525 §2).
+    #[default]
+    AlternativeNames,
+    /// The same, or its common name where it has no alternative names: what was usual before RFC 6125.
+    CommonName,
+    /// Nothing: whoever has a certificate of the authorities is the server.
+    Authority,
+}
+
 /// Client context: one per upstream group.
 #[derive(Debug)]
 pub struct Connector {
     context: Owned<sys::SSL_CTX>,
     verify: bool,
+    names: NameCheck,
     last: Arc<LastSession>,
 }
 
@@ -62,7 +75,12 @@ impl Connector {
         if let Some(identity) = identity {
             identity.apply_to_context(&context)?;
         }
-        Ok(Connector { context, verify, last: Arc::default() })
+        Ok(Connector { context, verify, names: NameCheck::default(), last: Arc::default() })
+    }
+
+    /// By what servers are known. Call before the first session.
+    pub fn check_names(&mut self, names: NameCheck) {
+        self.names = names;
     }
 
     /// Never negotiates above `max`, for servers that mishandle later versions. Call before the first session.
@@ -137,19 +155,25 @@ impl Connector {
         // SAFETY: the session is live and the string is NUL-terminated; both calls copy it.
         unsafe {
             ffi::check(sys::SSL_set_tlsext_host_name(ssl.as_ptr(), text.as_ptr()), "setting SNI")?;
-            if self.verify {
-                // Only alternative names count, never the subject (RFC 9525 §2).
-                let flags = sys::X509_CHECK_FLAG_NEVER_CHECK_SUBJECT as c_uint;
-                sys::X509_VERIFY_PARAM_set_hostflags(sys::SSL_get0_param(ssl.as_ptr()), flags);
+            if self.checks_names() {
+                if self.names == NameCheck::AlternativeNames {
+                    // Only alternative names count, never the subject (RFC 9525 §2).
+                    let flags = sys::X509_CHECK_FLAG_NEVER_CHECK_SUBJECT as c_uint;
+                    sys::X509_VERIFY_PARAM_set_hostflags(sys::SSL_get0_param(ssl.as_ptr()), flags);
+                }
                 ffi::check(sys::SSL_set1_host(ssl.as_ptr(), text.as_ptr()), "setting the expected name")?;
             }
         }
         Ok(())
     }
 
+    fn checks_names(&self) -> bool {
+        self.verify && self.names != NameCheck::Authority
+    }
+
     /// Expects `address` in the certificate.
     fn expect_address(&self, ssl: &Owned<sys::SSL>, address: IpAddr) -> Result<(), Error> {
-        if !self.verify {
+        if !self.checks_names() {
             return Ok(());
         }
         let expect = |bytes: &[u8]| {

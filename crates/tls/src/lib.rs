@@ -37,7 +37,7 @@ pub mod error;
 pub use acceptor::Acceptor;
 pub use chooser::{Choice, Chooser};
 pub use client_auth::ClientAuth;
-pub use connector::Connector;
+pub use connector::{Connector, NameCheck};
 pub use crypto::KeyType;
 pub use ech::{EchKey, EchKeys};
 pub use error::{Alert, Error};

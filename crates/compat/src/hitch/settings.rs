@@ -55,7 +55,7 @@ impl Setting {
 }
 
 /// A piece of a file.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Token {
     Word(String),
     Equals,
@@ -72,8 +72,11 @@ pub(super) fn read(name: &str, text: &str) -> Result<Vec<Setting>, Problem> {
     let mut stack: Vec<(String, Place, Vec<Setting>)> = Vec::new();
     let mut level: Vec<Setting> = Vec::new();
     let mut count = 0;
-    let mut tokens = tokens(&file, text)?.into_iter().peekable();
-    while let Some((token, place)) = tokens.next() {
+    let tokens = tokens(&file, text)?;
+    let mut rest = &tokens[..];
+    while let Some(((token, place), behind)) = rest.split_first() {
+        rest = behind;
+        let (token, place) = (token.clone(), place.clone());
         let name = match token {
             Token::Word(name) => name,
             Token::Close => {
@@ -88,20 +91,23 @@ pub(super) fn read(name: &str, text: &str) -> Result<Vec<Setting>, Problem> {
         if count > MAX_SETTINGS {
             return Err(Problem::new(&place, format!("more than {MAX_SETTINGS} settings")));
         }
-        match (tokens.next(), tokens.next()) {
-            (Some((Token::Equals, _)), Some((Token::Word(mut text), Place { line, .. }))) => {
-                // Some have several words, which need no quotes: what stands in the same line.
-                let is_more = |(token, place): &(Token, Place)| matches!(token, Token::Word(_)) && place.line == line;
-                while let Some((Token::Word(word), _)) = tokens.next_if(is_more) {
+        match rest {
+            [(Token::Equals, _), (Token::Word(text), at), more @ ..] => {
+                // Some have several words, which need no quotes: what stands in the same line, up to the name of the next setting.
+                let (mut text, mut more) = (text.clone(), more);
+                while let [(Token::Word(word), here), after @ ..] = more
+                    && here.line == at.line
+                    && !matches!(after, [(Token::Equals, _), ..])
+                {
                     text = format!("{text} {word}");
+                    more = after;
                 }
+                rest = more;
                 level.push(Setting { name, content: Content::Text(text), place });
             }
-            (Some((Token::Equals, _)), Some((Token::Open, _))) if stack.is_empty() => {
-                stack.push((name, place, std::mem::take(&mut level)));
-            }
             // Blocks within a frontend are certificates.
-            (Some((Token::Equals, _)), Some((Token::Open, _))) if stack.len() == 1 => {
+            [(Token::Equals, _), (Token::Open, _), more @ ..] if stack.len() < 2 => {
+                rest = more;
                 stack.push((name, place, std::mem::take(&mut level)));
             }
             _ => return Err(Problem::new(&place, format!("`{}` is not followed by `=` and a value", shown(&name)))),

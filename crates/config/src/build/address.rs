@@ -167,6 +167,12 @@ fn unix_path(path: &str, base: &Path) -> Result<PathBuf, Fault> {
     if path.is_empty() {
         return Err(Fault::new("`unix:` names no socket", "write its path: `unix:/run/portunus/edge.sock`"));
     }
+    if path.starts_with('@') {
+        return Err(Fault::new(
+            "`unix:@…` means an abstract socket elsewhere, which anybody in the network namespace may connect to or take; here a socket is a file",
+            "write a path: `unix:/run/portunus/edge.sock`; for a file whose name begins with `@`, `unix:./@name`",
+        ));
+    }
     let path = base.join(path);
     let length = path.as_os_str().len();
     if length > MAX_UNIX_PATH_BYTES {

@@ -66,6 +66,7 @@ impl Build<'_> {
             name: self.parsed(node, "server_name", address::host_name),
             client_certificate: self.file(node, "client_certificate").or_else(|| of_enrolment(ENROLLED_IDENTITY)),
             client_key: self.file(node, "client_key").or_else(|| of_enrolment(ENROLLED_IDENTITY)),
+            names: tls::NameCheck::default(),
             verify: true,
             policy: tls::Policy::Intermediate,
         };

@@ -5,6 +5,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tls::NameCheck;
+
 use super::address::Service;
 use super::listeners::policy;
 use super::{Build, Fault, address, headers, identifier, read};
@@ -260,6 +262,11 @@ impl Build<'_> {
             client_certificate: self.file(node, "client_certificate"),
             client_key: self.file(node, "client_key"),
             verify: read::boolean(node, "insecure_skip_verify") != Some(true),
+            names: match read::text(node, "verify_name") {
+                Some("common_name") => NameCheck::CommonName,
+                Some("none") => NameCheck::Authority,
+                _ => NameCheck::AlternativeNames,
+            },
             policy: read::text(node, "policy").and_then(policy).unwrap_or_default(),
         };
         let pair = [("client_certificate", "client_key"), ("client_key", "client_certificate")];
@@ -271,6 +278,15 @@ impl Build<'_> {
                     format!("add `{missing}`: both make a pair"),
                 );
             }
+        }
+        if let Some(entry) = node.entry("verify_name").filter(|_| tls.names == NameCheck::Authority && tls.ca.is_none())
+        {
+            let what = "without `ca`, every server in the world with a certificate would do";
+            self.problems.add(entry.key_span, what, "add `ca`: a file with the authority of these servers alone");
+        }
+        if let (Some(entry), false) = (node.entry("verify_name"), tls.verify) {
+            let what = "`verify_name` has no effect beside `insecure_skip_verify: true`";
+            self.problems.add(entry.key_span, what, "remove `insecure_skip_verify`");
         }
         if let (Some(ca), false) = (node.entry("ca"), tls.verify) {
             let what = "`ca` has no effect beside `insecure_skip_verify: true`";

@@ -237,6 +237,8 @@ pub struct UpstreamTls {
     pub client_key: Option<PathBuf>,
     /// False only by explicit opt-out.
     pub verify: bool,
+    /// By what of their certificates servers are known.
+    pub names: tls::NameCheck,
     /// Versions, suites, and how strong the servers' certificate chains must be.
     pub policy: tls::Policy,
 }

@@ -9,6 +9,7 @@ mod datagrams;
 mod keepalive;
 mod nameless;
 mod not_tls;
+mod onward_names;
 mod onward_tls;
 mod passing;
 mod policies;

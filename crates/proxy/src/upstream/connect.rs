@@ -106,6 +106,13 @@ pub async fn connect(target: Target<'_>) -> Result<Transport, ConnectError> {
     let limit = target.group.config.connect_timeout;
     let connected = Deadline::new().within(limit, connect_unbounded(target)).await;
     let connected = connected.unwrap_or(Err(ConnectError::Timeout));
+    if let Err(ConnectError::Tls(error)) = &connected
+        && target.server.may_complain()
+    {
+        // The access log has a word for all of these. Said now and then: a line for each connection would be a flood.
+        let (upstream, server) = (&target.group.config.name, &target.server.name);
+        tracing::warn!(upstream, %server, "TLS with a server failed: {error}{}", advice(error));
+    }
     match &connected {
         // What another port does says nothing of this one.
         _ if target.port.is_some() => {}
@@ -148,6 +155,16 @@ async fn connect_unbounded(target: Target<'_>) -> Result<Transport, ConnectError
         Broken::Key(failure) => ConnectError::Tls(tls::Error::Ours(failure.to_string().into())),
         broken @ Broken::Certificate(_) => ConnectError::Tls(tls::Error::Ours(broken.to_string().into())),
     })
+}
+
+/// What an operator may do about it.
+fn advice(error: &tls::Error) -> &'static str {
+    match error {
+        tls::Error::PeerCertificate(why) if why.contains("a common name does not count") => {
+            "; set `tls.server_name` to a name that it has, or see `tls.verify_name`"
+        }
+        _ => "",
+    }
 }
 
 /// Whether HTTP/2 was agreed on for a connection.
@@ -222,6 +239,8 @@ pub fn connector(settings: &UpstreamTls, alpn: &[&[u8]]) -> Result<Connector, St
         _ => None,
     };
     let alpn: Vec<Vec<u8>> = alpn.iter().map(|protocol| protocol.to_vec()).collect();
-    Connector::new(&roots, settings.verify, identity, &alpn, settings.policy.min_version())
-        .map_err(|error| error.to_string())
+    let made = Connector::new(&roots, settings.verify, identity, &alpn, settings.policy.min_version());
+    let mut connector = made.map_err(|error| error.to_string())?;
+    connector.check_names(settings.names);
+    Ok(connector)
 }

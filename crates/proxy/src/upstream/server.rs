@@ -97,6 +97,8 @@ pub struct Server {
     back_since_ms: AtomicU64,
     /// The shares of all requests that it was offered during slow starts.
     offered: AtomicU32,
+    /// When its last failure of TLS was reported, on the clock of ejections; 0: never.
+    complained_ms: AtomicU64,
     /// By whom it is drained: [`OPERATOR`], [`FLEET`].
     drained: AtomicU8,
     /// The weight that an operator gave it; 0 for none.
@@ -114,6 +116,9 @@ const WHOLE_SHARE: u32 = 1024;
 
 /// The share that a server takes at the beginning of its slow start.
 const LEAST_SHARE: u32 = 103;
+
+/// Time between two reports of failures of TLS with one server.
+const COMPLAINT_MS: u64 = 60_000;
 
 /// Milliseconds of the monotonic clock since the first call.
 fn now_ms() -> u64 {
@@ -170,6 +175,7 @@ impl Server {
             ejected_until_ms: AtomicU64::new(0),
             back_since_ms: AtomicU64::new(0),
             offered: AtomicU32::new(0),
+            complained_ms: AtomicU64::new(0),
             drained: AtomicU8::new(0),
             weight: AtomicU32::new(0),
         }
@@ -208,6 +214,13 @@ impl Server {
                 until => until.saturating_sub(now_ms()),
             },
         }
+    }
+
+    /// Whether a failure of TLS with it is to be reported: once in a while, by whoever comes first.
+    pub fn may_complain(&self) -> bool {
+        let (now, last) = (now_ms().max(1), self.complained_ms.load(Ordering::Relaxed));
+        let is_due = last == 0 || now.saturating_sub(last) >= COMPLAINT_MS;
+        is_due && self.complained_ms.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// Goes on from how it fared in another process.

@@ -24,6 +24,20 @@ pub(super) const RSA_ENCRYPTION: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0
 /// Content of the OBJECT IDENTIFIER of an EC key (RFC 5480 §2.1.1).
 pub(super) const EC_PUBLIC_KEY: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
 
+/// Content of the OBJECT IDENTIFIER of an RSA key that is for RSASSA-PSS alone (RFC 8017 appendix C).
+pub(super) const RSASSA_PSS: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x0a];
+/// Content of the OBJECT IDENTIFIERs of Ed25519 and Ed448 keys (RFC 8410 §3).
+pub(super) const ED25519: &[u8] = &[0x2b, 0x65, 0x70];
+pub(super) const ED448: &[u8] = &[0x2b, 0x65, 0x71];
+/// Content of the OBJECT IDENTIFIER of a DSA key (RFC 3279 §2.3.2).
+pub(super) const DSA: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x38, 0x04, 0x01];
+/// Content of the OBJECT IDENTIFIERs of P-256, P-384 and P-521 (RFC 5480 §2.1.1.1).
+pub(super) const SERVED_CURVES: [&[u8]; 3] = [
+    &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07],
+    &[0x2b, 0x81, 0x04, 0x00, 0x22],
+    &[0x2b, 0x81, 0x04, 0x00, 0x23],
+];
+
 /// Nesting that `definite` follows. PKCS#12 needs about ten.
 const MAX_DEPTH: usize = 32;
 

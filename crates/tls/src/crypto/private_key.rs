@@ -36,8 +36,12 @@ impl PrivateKey {
     /// [`Error::NeedsPassword`] for an encrypted PKCS#8 key.
     pub fn from_der(bytes: &[u8]) -> Result<PrivateKey, Error> {
         let wrapped = to_pkcs8(bytes)?;
-        let key = Pkey::from_pkcs8(&wrapped)?;
-        Ok(PrivateKey { pkcs8: key.to_pkcs8()?, spki: key.to_spki()?, kind: key.kind() })
+        let read = || {
+            let key = Pkey::from_pkcs8(&wrapped)?;
+            Ok(PrivateKey { pkcs8: key.to_pkcs8()?, spki: key.to_spki()?, kind: key.kind() })
+        };
+        // The library calls a key damaged that it knows nothing of.
+        read().map_err(|error| unserved(&wrapped).unwrap_or(error))
     }
 
     /// Like [`from_der`](PrivateKey::from_der), but reads an RSA key only as far as its public half, which takes 1 us: enough to tell to which
@@ -115,6 +119,27 @@ fn to_pkcs8(bytes: &[u8]) -> Result<Zeroizing<Vec<u8>>, Error> {
         }
         _ => Err(NO_KEY),
     }
+}
+
+/// Why a key in PKCS#8 form is not served, if that is for what it is rather than for its numbers.
+fn unserved(pkcs8: &[u8]) -> Option<Error> {
+    let mut info = der::Reader::new(pkcs8).enter(der::SEQUENCE).ok()?;
+    info.small_integer().ok()?;
+    let mut algorithm = info.enter(der::SEQUENCE).ok()?;
+    let what = match algorithm.expect(der::OBJECT_ID).ok()? {
+        der::RSA_ENCRYPTION | der::ED25519 => return None,
+        der::EC_PUBLIC_KEY => match algorithm.expect(der::OBJECT_ID) {
+            Ok(curve) if der::SERVED_CURVES.contains(&curve) => return None,
+            _ => "an EC key on another curve than P-256, P-384 and P-521",
+        },
+        der::RSASSA_PSS => {
+            "an RSA key for RSASSA-PSS alone; one of the usual kind (rsaEncryption) signs by PSS as well"
+        }
+        der::ED448 => "an Ed448 key; use Ed25519",
+        der::DSA => "a DSA key",
+        _ => "a key of an algorithm that is not known here",
+    };
+    Some(Error::Unsupported(what))
 }
 
 /// PrivateKeyInfo (RFC 5208 §5) around a key in its algorithm's own form.

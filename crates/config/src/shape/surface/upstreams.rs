@@ -353,6 +353,12 @@ pub(in crate::shape) static UPSTREAM_TLS: Object = object(
             "Do not verify the certificates of the servers: anybody on the network path can read and change everything.",
         ),
         optional(
+            "verify_name",
+            Shape::Choice(&["alternative_names", "common_name", "none"]),
+            "alternative_names",
+            "By what of its certificate a server is known. `common_name`: where it has no subject alternative names, by the common name of its subject, as databases and old tools make them. `none`: by its authority alone, which `ca` must name (PostgreSQL's `verify-ca`).",
+        ),
+        optional(
             "policy",
             Shape::Choice(&["modern", "intermediate", "legacy"]),
             "intermediate",
