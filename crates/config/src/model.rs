@@ -27,6 +27,7 @@ mod geoip;
 mod listener_limits;
 mod place;
 mod policies;
+mod request_fields;
 mod responses;
 mod rewrites;
 mod split;

@@ -3,7 +3,6 @@
 //! Built whole by a generation, or rejected with every problem; afterwards immutable. Which contract a request is under is decided here, too.
 
 pub mod forwarded;
-pub mod underscored;
 pub mod unusual_names;
 
 use std::collections::BTreeMap;
@@ -16,6 +15,7 @@ use contract::options::Undeclared;
 use graphql::{Endpoint, requires_document};
 use wire::http::RequestHead;
 
+use self::unusual_names::UnusualNames;
 use crate::auth::{DeniedTokens, Verifier, Verifiers};
 use crate::client::AddressSet;
 use crate::configured_map::ConfiguredMap;
@@ -62,8 +62,8 @@ pub struct Rule {
     pub max_body_bytes: u64,
     /// The decision depends on a field that does not go on as the client sends it.
     pub reads_rewritten: bool,
-    /// Header fields with an underscore in their name that requests may hold.
-    pub underscored: Box<[Box<str>]>,
+    /// Header fields with unusual names that requests may hold.
+    pub unusual_names: Box<[Box<str>]>,
 }
 
 impl ActiveContract {
@@ -199,11 +199,12 @@ fn of_document(
 ) -> Result<Compiled, Vec<String>> {
     let contract = contract.map_err(|found| found.iter().map(ToString::to_string).collect::<Vec<_>>())?;
     let mut problems = Vec::new();
-    let rules = rules(config, &contract, whole, &mut problems);
+    let names = UnusualNames::of_config(whole);
+    let rules = rules(config, &contract, (whole, &names), &mut problems);
     let mut warnings = document_warnings(&contract);
     warnings.extend(check_responses(config, &contract, &rules));
     warnings.extend(check_schemes(config, &contract, &mut problems));
-    warnings.extend(check_fields(config, &contract, &rules, whole, &mut problems));
+    warnings.extend(check_fields(config, &contract, &rules, (whole, &names), &mut problems));
     if problems.is_empty() { Ok(Compiled { contract, graphql: None, rules, warnings }) } else { Err(problems) }
 }
 
@@ -257,7 +258,12 @@ fn document_group(config: &ContractConfig, previous: Option<&ActiveContract>) ->
 }
 
 /// The rule of each operation. What the configuration names and the document has not is a problem, and so are tokens that nobody could check.
-fn rules(config: &ContractConfig, contract: &Contract, whole: &Config, problems: &mut Vec<String>) -> Vec<Rule> {
+fn rules(
+    config: &ContractConfig,
+    contract: &Contract,
+    (whole, names): (&Config, &UnusualNames),
+    problems: &mut Vec<String>,
+) -> Vec<Rule> {
     let mut used = vec![false; config.operations.len()];
     let mut rules = Vec::new();
     for operation in contract.operations() {
@@ -268,7 +274,7 @@ fn rules(config: &ContractConfig, contract: &Contract, whole: &Config, problems:
             response: config.response,
             max_body_bytes: config.options.limits.body_bytes,
             reads_rewritten: forwarded::is_needed(operation, whole),
-            underscored: underscored::usable(operation, config, whole),
+            unusual_names: names.usable(operation),
         };
         for (own, used) in config.operations.iter().zip(&mut used) {
             let method = own.methods.is_empty() || own.methods.iter().any(|one| one.as_str() == operation.method());
@@ -369,12 +375,12 @@ fn check_fields(
     config: &ContractConfig,
     contract: &Contract,
     rules: &[Rule],
-    whole: &Config,
+    (whole, names): (&Config, &UnusualNames),
     problems: &mut Vec<String>,
 ) -> Vec<String> {
     let (found, mut warnings) = forwarded::never_arrive(config, contract, rules, whole);
     problems.extend(found);
-    let (found, more) = underscored::unusable(config, contract, rules, whole);
+    let (found, more) = names.unusable(config, contract, rules);
     problems.extend(found);
     warnings.extend(more);
     for route in whole.routes.iter().filter(|route| may_hold(config, route, whole)) {

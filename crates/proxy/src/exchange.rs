@@ -102,7 +102,7 @@ pub async fn run<B: MessageBody, A: ResponseSink>(
             // If the rest of its body may be more than what is read of it, the client is told, or its next request would meet the end (RFC 9112 §9.6).
             let most = context.generation.config.limits.max_drain_bytes;
             // To somebody, `Content_Length` may have announced a body.
-            let is_last = rejection.reason == Reason::UnderscoreInFieldName
+            let is_last = matches!(rejection.reason, Reason::UnderscoreInFieldName | Reason::UnusualFieldName)
                 || (!body.is_done() && (is_broken || !body.ends_within(most)));
             if is_last {
                 sink.be_last();
@@ -251,7 +251,7 @@ async fn forward_admitted<B: MessageBody, A: ResponseSink>(
             admitted
         }
     };
-    body.rule_trailers(TrailerRule::of_request(head, &route.config, &context.generation.policies));
+    body.rule_trailers(TrailerRule::of_request(head, &route.config, context.generation));
     let is_dry = exchange.ledger.dry_run.is_some();
     let mirror = forward.mirror.as_ref().filter(|_| !is_dry);
     let copy = mirror.and_then(|mirror| Duplicate::of(mirror, forward, &admitted, context, exchange.ledger.noted()));

@@ -24,13 +24,14 @@ pub mod response;
 use std::sync::Arc;
 
 use config::{Action, Mode};
+use contract::openapi::Operation;
 use contract::{Found, Matched};
 use reason::Reason;
 use wire::http::{BodyFraming, Method, RequestHead};
 
 use crate::client::RequestClient;
 use crate::contracts::ActiveContract;
-use crate::contracts::underscored::is_confused;
+use crate::contracts::unusual_names::reason_of;
 use crate::generation::Generation;
 use crate::message::context::Context;
 use crate::message::ledger::Ledger;
@@ -139,55 +140,49 @@ pub fn check_method(head: &RequestHead) -> Result<(), Rejection> {
     }
 }
 
-/// Rejects names with an underscore, unless the contract that the request is under declares the very name and no other spelling of it is there: servers
-/// that turn names into variables take it for a hyphen (CGI, RFC 3875 §4.1.18), so `X_Forwarded_For` would be ours, or another field than what was
-/// validated. Where no contract is, `headers.unusual_names` may let them pass; those that matter were removed when the head was read.
+/// Rejects unusual names of fields that cannot be removed without a word, and those that the operation of the request does not mean, as
+/// [`UnusualNames::rejected`] says; what could be taken for another field was removed when the head was read.
+///
+/// [`UnusualNames::rejected`]: crate::contracts::unusual_names::UnusualNames::rejected
 ///
 /// # Errors
 /// 400.
 pub fn check_names(context: Context<'_>, head: &RequestHead) -> Result<(), Rejection> {
-    if !head.has_underscore {
+    if !head.has_unusual_name {
         return Ok(());
     }
     let (generation, listener) = (context.generation, &context.conn.listener.name);
-    let under_none = || if generation.unusual_names.pass() { Ok(()) } else { check_names_under(None, head) };
-    let Routed::Found(route, _) = generation.routes.find(listener, context.sought(head)) else {
-        return under_none();
-    };
-    match &route.config.action {
+    let active = match generation.routes.find(listener, context.sought(head)) {
         // What is asked about is another request, whose names are checked under its own operation. With `schemas` nothing goes on to anybody who
         // could confuse them.
-        Action::Validate(_) => Ok(()),
-        _ if generation.contracts.is_empty() => under_none(),
-        _ => match generation.contracts.of(route.index, listener, head) {
-            None => under_none(),
-            active => check_names_under(active, head),
-        },
-    }
+        Routed::Found(route, _) if matches!(route.config.action, Action::Validate(_)) => return Ok(()),
+        Routed::Found(route, _) if !generation.contracts.is_empty() => {
+            generation.contracts.of(route.index, listener, head)
+        }
+        _ => None,
+    };
+    let operation = active.and_then(|active| operation_of(active, head));
+    let rejected = generation.unusual_names.rejected(&head.fields, operation, false);
+    rejected.map_or(Ok(()), |name| Err(Rejection::of(reason_of(name))))
 }
 
-/// As [`check_names`], under the contract that is known already.
+/// As [`check_names`], of a request that another proxy holds, under its contract: what it could not hold here is not removed from it there.
 ///
 /// # Errors
 /// 400.
-pub fn check_names_under(active: Option<&Arc<ActiveContract>>, head: &RequestHead) -> Result<(), Rejection> {
-    let mut odd = head.fields.iter().map(|(name, _)| name).filter(|name| name.contains(&b'_')).peekable();
-    if odd.peek().is_none() {
-        return Ok(());
+pub fn check_held_names(context: Context<'_>, active: &ActiveContract, head: &RequestHead) -> Result<(), Rejection> {
+    if head.has_lost_name {
+        return Err(Rejection::of(Reason::UnusualFieldName));
     }
-    let declared = active.and_then(|active| declared_names(active, head)).unwrap_or_default();
-    let is_meant = |name: &[u8]| {
-        declared.iter().any(|own| own.as_bytes().eq_ignore_ascii_case(name))
-            && head.fields.iter().all(|(other, _)| !is_confused(other, name))
-    };
-    if odd.all(is_meant) { Ok(()) } else { Err(Rejection::of(Reason::UnderscoreInFieldName)) }
+    let rejected = context.generation.unusual_names.rejected(&head.fields, operation_of(active, head), true);
+    rejected.map_or(Ok(()), |name| Err(Rejection::of(reason_of(name))))
 }
 
-/// The names with an underscore that a request may hold.
-fn declared_names<'c>(active: &'c ActiveContract, head: &RequestHead) -> Option<&'c [Box<str>]> {
+/// The operation that a request asks for, if the document has it, and the unusual names that it may hold.
+fn operation_of<'c>(active: &'c ActiveContract, head: &RequestHead) -> Option<(&'c Operation, &'c [Box<str>])> {
     let method = active.contract.method_of(head.method.as_str(), head.path());
     let Found::Operation(matched, _) = active.contract.find(method, head.path()) else { return None };
-    Some(&active.rule(matched.operation.number())?.underscored)
+    Some((matched.operation, &active.rule(matched.operation.number())?.unusual_names))
 }
 
 /// Rejects what a policy of the listener or the host does not let pass, whatever the request asks for. `route`: the name of its route, if it has one.

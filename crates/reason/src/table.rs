@@ -357,7 +357,7 @@ reasons! {
             "An HTTP/1.0 message has a `Transfer-Encoding`."
             "Have the sender speak HTTP/1.1.";
         UnderscoreInFieldName "underscore_in_field_name" Client 400
-            "The name of a header or trailer holds an underscore, which CGI and others take for a hyphen, and no contract declares it, or another spelling stands beside it."
+            "The name of a header holds an underscore, which CGI and others take for a hyphen: it would be a field of the framing or the connection, another spelling of a field that a contract declares stands beside it, or `headers.unusual_names` rejects it."
             "Have the client write a hyphen.";
         UnknownExpectation "unknown_expectation" Client 417
             "`Expect` is not `100-continue`."
@@ -365,6 +365,9 @@ reasons! {
         UnknownTransferCoding "unknown_transfer_coding" Client 501
             "The request has a transfer coding other than `chunked`."
             "Have the client use `Content-Encoding` for compression.";
+        UnusualFieldName "unusual_field_name" Client 400
+            "As `underscore_in_field_name`, with another character than letters, digits, hyphens and underscores; or another proxy asked about a request with a field that would be removed here."
+            "Have the client write a hyphen.";
         UnsupportedVersion "unsupported_version" Sender 505
             "The message is neither HTTP/1.0 nor HTTP/1.1."
             "Correct the sender; it may speak another protocol.";

@@ -20,7 +20,7 @@ fn odd_bytes_in_heads_close() {
         ("A\u{1}: b", "bad_field_name"),
         ("\u{e9}: b", "bad_field_name"),
         ("A(B): c", "bad_field_name"),
-        ("A_B: c", "underscore_in_field_name"),
+        ("Keep_Alive: c", "underscore_in_field_name"),
         ("A: \0", "control_in_field_value"),
         ("A: b\u{1b}[2J", "control_in_field_value"),
         ("A: \u{7f}", "control_in_field_value"),

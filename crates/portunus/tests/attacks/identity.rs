@@ -226,10 +226,8 @@ fn hop_by_hop_fields_end_here_and_the_message_cannot_be_nominated_away() {
     assert_eq!(seen.body, b"hello");
     assert_eq!(trial.pass(get("Connection: close, TE\r\nTE: trailers\r\n")).fields("te"), ["trailers"]);
     for (field, reason) in [
-        ("X_Forwarded_For: 1.1.1.1", "underscore_in_field_name"),
-        ("X-Forwarded_For: 1.1.1.1", "underscore_in_field_name"),
-        ("X_Real_IP: 1.1.1.1", "underscore_in_field_name"),
-        ("X-Client_Cert-Verified: SUCCESS", "underscore_in_field_name"),
+        ("Proxy_Authorization: Basic YTpi", "underscore_in_field_name"),
+        ("Proxy.Connection: close", "unusual_field_name"),
         ("X-Forwarded-For : 1.1.1.1", "space_before_colon"),
         ("X-Forwarded-For\0: 1.1.1.1", "bad_field_name"),
     ] {
@@ -243,7 +241,7 @@ fn hop_by_hop_fields_end_here_and_the_message_cannot_be_nominated_away() {
 fn names_that_some_servers_take_for_ours_end_here() {
     let routes = "  - { name: set, path: /set, upstream: app, request_headers: { set: { X-Tenant: one }, remove: [X-Debug-Mode] } }\n";
     let mut trial = Trial::start(Parts { routes, ..Parts::default() });
-    for mark in ["!", "#", "$", "%", "&", "'", "*", "+", ".", "^", "`", "|", "~"] {
+    for mark in ["!", "#", "$", "%", "&", "'", "*", "+", ".", "^", "_", "`", "|", "~"] {
         let names = [
             "X-Forwarded-For",
             "x-real-IP",

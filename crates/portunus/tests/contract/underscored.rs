@@ -61,62 +61,112 @@ routes:
 }
 
 fn site(contract: &str) -> Site {
+    site_with(contract, "")
+}
+
+fn site_with(contract: &str, top: &str) -> Site {
     let ok = |_: &Seen| Reply::Keep(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec());
     let upstream = Upstream::start(ok);
-    let gate = Gate::start_in(folder(DOCUMENT, LISTS), &yaml(&upstream, contract));
+    let gate = Gate::start_in(folder(DOCUMENT, LISTS), &format!("{top}{}", yaml(&upstream, contract)));
     Site { gate, upstream }
 }
 
-/// Line and fields, and what becomes of the request: the fields that the upstream sees, or none if it sees nothing.
-const ROWS: &[(&str, &str, Option<&str>)] = &[
-    ("GET /a", "api_key: k", Some("api_key: k")),
-    ("GET /a", "Api_Key: k", Some("Api_Key: k")),
-    ("HEAD /a", "api_key: k", Some("api_key: k")),
-    ("GET /a", "trace_id: abc\r\napi_key: k", Some("trace_id: abc")),
+/// What becomes of a request.
+enum Then {
+    /// The upstream sees this field.
+    Has(&'static str),
+    /// The upstream sees the request, and no field of this name.
+    Lacks(&'static str),
+    /// It is rejected with 400.
+    Rejected,
+}
+
+use Then::{Has, Lacks, Rejected};
+
+const ROWS: &[(&str, &str, Then)] = &[
+    ("GET /a", "api_key: k", Has("api_key: k")),
+    ("GET /a", "Api_Key: k", Has("Api_Key: k")),
+    ("HEAD /a", "api_key: k", Has("api_key: k")),
+    ("GET /a", "trace_id: abc\r\napi_key: k", Has("trace_id: abc")),
     // Who is not declared is a field as any other.
-    ("GET /a", "api-key: k", Some("api-key: k")),
-    ("GET /a", "api_key: k\r\napi-key: j", None),
-    ("GET /a", "API-KEY: j\r\napi_key: k", None),
-    ("GET /a", "trace_id: abc\r\ntrace-id: abc", None),
-    ("GET /a", "api_key: k\r\nother_one: 1", None),
-    ("GET /a", "_api_key: k", None),
-    ("GET /a", "api__key: k", None),
-    ("GET /a", "api_key: k\r\nX_Forwarded_For: 1.1.1.1", None),
-    ("GET /b", "api_key: k", None),
-    ("PUT /a", "api_key: k", None),
-    ("GET /none", "api_key: k", None),
-    ("GET /free/a", "api_key: k", None),
-    ("GET /both", "x-y: 1", Some("x-y: 1")),
-    ("GET /both", "x_y: 1", None),
-    ("GET /ours", "X_Forwarded_For: 1.1.1.1", None),
-    ("GET /ours", "X_Request_Id: 1", None),
-    ("GET /ours", "X_Client_Cert_Subject: CN=a", None),
-    ("GET /ours", "content_type: a", None),
-    ("GET /ours", "X_Role: admin", None),
-    ("GET /ours", "X_Tenant: a", None),
-    ("GET /ours", "X_Account: a", None),
-    ("GET /ours", "X_Listener_Token: a", None),
-    ("GET /ours", "X_Host_Address: 127.0.0.1", None),
-    // What another contract reads that never applies beside this one.
-    ("GET /ours", "X_Elsewhere: a", Some("X_Elsewhere: a")),
+    ("GET /a", "api-key: k", Has("api-key: k")),
+    ("GET /a", "api_key: k\r\nother_one: 1", Has("other_one: 1")),
+    ("GET /a", "_api_key: k", Has("_api_key: k")),
+    ("GET /a", "api__key: k", Has("api__key: k")),
+    ("GET /b", "api_key: k", Has("api_key: k")),
+    ("GET /free/a", "api_key: k", Has("api_key: k")),
+    ("GET /free/a", "api.key: k", Lacks("api.key")),
+    // Two spellings of one that is.
+    ("GET /a", "api_key: k\r\napi-key: j", Rejected),
+    ("GET /a", "API-KEY: j\r\napi_key: k", Rejected),
+    ("GET /a", "trace_id: abc\r\ntrace-id: abc", Rejected),
+    ("GET /a", "api_key: k\r\napi.key: j", Lacks("api.key")),
+    ("GET /a", "api_key: k\r\nX_Forwarded_For: 1.1.1.1", Lacks("X_Forwarded_For")),
+    ("GET /a", "api_key: k\r\nContent_Length: 1", Rejected),
+    ("GET /both", "x-y: 1", Has("x-y: 1")),
+    ("GET /both", "x_y: 1", Rejected),
+    ("GET /free/a", "x_y: 1", Has("x_y: 1")),
+    ("GET /ours", "X_Forwarded_For: 1.1.1.1", Lacks("X_Forwarded_For")),
+    ("GET /ours", "X_Request_Id: 1", Lacks("X_Request_Id")),
+    ("GET /ours", "X_Client_Cert_Subject: CN=a", Lacks("X_Client_Cert_Subject")),
+    ("GET /ours", "content_type: a", Lacks("content_type")),
+    ("GET /ours", "X_Role: admin", Lacks("X_Role")),
+    ("GET /ours", "X_Tenant: a", Lacks("X_Tenant")),
+    ("GET /ours", "X_Account: a", Lacks("X_Account")),
+    ("GET /ours", "X_Listener_Token: a", Lacks("X_Listener_Token")),
+    ("GET /ours", "X_Host_Address: 127.0.0.1", Lacks("X_Host_Address")),
+    ("GET /ours", "X_Elsewhere: a", Lacks("X_Elsewhere")),
 ];
+
+impl Then {
+    fn check(&self, site: &Site, got: u16, seen_before: usize, what: &str) {
+        let is_rejected = matches!(self, Rejected);
+        assert_eq!(got, if is_rejected { 400 } else { 200 }, "{what}");
+        assert_eq!(site.seen() - seen_before, usize::from(!is_rejected), "{what}");
+        let fields = |name: &str| site.upstream.seen().pop().unwrap().fields(name).join("|");
+        match self {
+            Has(field) => {
+                let (name, value) = field.split_once(": ").unwrap();
+                assert_eq!(fields(name), value, "{what}");
+            }
+            Lacks(name) => assert_eq!(fields(name), "", "{what}"),
+            Rejected => {}
+        }
+    }
+}
 
 #[test]
 fn declared_names_pass_as_they_are_and_nothing_else() {
     for mode in ["", ", request: log", ", request: \"off\""] {
         let site = site(mode);
-        for (line, fields, passed) in ROWS {
+        for (line, fields, then) in ROWS {
             let before = site.seen();
             let request = format!("{line} HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n{fields}\r\n\r\n");
-            let response = exchange(site.gate.address("web"), request.as_bytes());
-            let status = if passed.is_some() { 200 } else { 400 };
-            assert_eq!(statuses(&response), [status], "{mode} {line} {fields}");
-            assert_eq!(site.seen() - before, usize::from(passed.is_some()), "{mode} {line} {fields}");
-            if let Some(passed) = passed {
-                let seen = site.upstream.seen().pop().unwrap();
-                assert!(seen.head.contains(&format!("\r\n{passed}\r\n")), "{mode} {line}: {}", seen.head);
-            }
+            let statuses = statuses(&exchange(site.gate.address("web"), request.as_bytes()));
+            assert_eq!(statuses.len(), 1);
+            then.check(&site, statuses[0], before, &format!("{mode} {line} {fields}"));
         }
+    }
+}
+
+/// With `reject`, only what the operation declares goes on.
+#[test]
+fn others_are_rejected_where_that_is_set() {
+    let site = site_with("", "headers: { unusual_names: reject }\n");
+    for (line, fields, then) in [
+        ("GET /a", "api_key: k", Has("api_key: k")),
+        ("GET /a", "api_key: k\r\nother_one: 1", Rejected),
+        ("GET /a", "api.key: k", Rejected),
+        ("GET /b", "api_key: k", Rejected),
+        ("PUT /a", "api_key: k", Rejected),
+        ("GET /none", "api_key: k", Rejected),
+        ("GET /free/a", "api_key: k", Rejected),
+        ("GET /ours", "X_Role: admin", Rejected),
+    ] {
+        let before = site.seen();
+        let request = format!("{line} HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n{fields}\r\n\r\n");
+        let got = statuses(&exchange(site.gate.address("web"), request.as_bytes()))[0];
+        then.check(&site, got, before, &format!("{line} {fields}"));
     }
 }
 
@@ -152,7 +202,7 @@ fn what_is_rejected_ends_its_connection() {
 #[test]
 fn http2_is_no_other() {
     let site = site("");
-    for (line, fields, passed) in ROWS.iter().filter(|(line, ..)| line.starts_with("GET")) {
+    for (line, fields, then) in ROWS.iter().filter(|(line, ..)| line.starts_with("GET")) {
         let before = site.seen();
         let names: Vec<(String, &str)> = fields
             .split("\r\n")
@@ -165,20 +215,14 @@ fn http2_is_no_other() {
         all.extend(names.iter().map(|(name, value)| (name.as_str(), value.as_bytes())));
         let mut frames = Frames::open_plain(site.gate.address("web"));
         frames.headers(1, &all, true);
-        let status = if passed.is_some() { 200 } else { 400 };
         match frames.outcome(1) {
-            Outcome::Response(got, _) => assert_eq!(got, status, "{line} {fields}"),
+            Outcome::Response(got, _) => then.check(&site, got, before, &format!("{line} {fields}")),
             other => panic!("{line} {fields}: {other:?}"),
-        }
-        assert_eq!(site.seen() - before, usize::from(passed.is_some()), "{line} {fields}");
-        if let Some(passed) = passed {
-            let (name, value) = passed.split_once(": ").unwrap();
-            assert_eq!(site.upstream.seen().pop().unwrap().fields(name), [value], "{line} {fields}");
         }
     }
 }
 
-/// What no request may hold is said when the document is loaded.
+/// What never goes on is said when the document is loaded.
 #[test]
 fn names_that_cannot_be_told_apart_are_warned_of() {
     let check = |document: &str, contract: &str| {

@@ -88,7 +88,7 @@ async fn decide<B: MessageBody, A: ResponseSink>(
     guard::check_route_policies(context, route, original, parts.ledger).await?;
     let active = guard::contract_of(context, route, original)?;
     let Some(active) = active else { return Err(Rejection::of(Reason::NoContract).into()) };
-    guard::check_names_under(Some(active), original)?;
+    guard::check_held_names(context, active, original)?;
     let mut scratch = ScratchSpace::empty();
     let mut guarded = GuardedBody::through(body, Lease::new(context));
     let candidate =

@@ -62,7 +62,7 @@ impl<'a> Context<'a> {
         remove_unbelieved(&mut head.fields, &context.client, &generation.config.forwarding);
         generation.policies.remove_subject_fields(&mut head.fields);
         if head.has_unusual_name {
-            generation.unusual_names.remove(&mut head.fields);
+            head.has_lost_name = generation.unusual_names.remove(&mut head.fields);
         }
         context
     }

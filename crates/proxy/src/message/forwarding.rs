@@ -20,7 +20,9 @@ use wire::trace_context::{self, Parent};
 use crate::auth::base64url::encode_base64;
 use crate::client::RequestClient;
 use crate::connection::Texts;
+use crate::contracts::unusual_names::{NameFate, UnusualNames};
 use crate::field_fate::rewrites;
+use crate::generation::Generation;
 use crate::geoip::Located;
 use crate::message::date;
 use crate::message::rewrites::rewritten;
@@ -76,22 +78,22 @@ pub struct TrailerRule<'m> {
     edits: &'m HeaderEdits,
     is_request: bool,
     sets_hsts: bool,
-    /// Fields that only policies set.
-    policies: Option<&'m Policies>,
+    /// Fields that only policies set, and names that are taken for others.
+    generation: Option<&'m Generation>,
 }
 
 impl<'m> TrailerRule<'m> {
     /// Of a request on a route.
-    pub fn of_request(head: &'m RequestHead, route: &'m RouteConfig, policies: &'m Policies) -> TrailerRule<'m> {
+    pub fn of_request(head: &'m RequestHead, route: &'m RouteConfig, generation: &'m Generation) -> TrailerRule<'m> {
         let (head, edits) = (&head.fields, &route.request_headers);
-        TrailerRule { head, edits, is_request: true, sets_hsts: false, policies: Some(policies) }
+        TrailerRule { head, edits, is_request: true, sets_hsts: false, generation: Some(generation) }
     }
 
     /// Of a response on a route.
     pub fn of_response(head: &'m ResponseHead, route: &'m RouteConfig) -> TrailerRule<'m> {
         let sets_hsts = route.hsts.is_some();
         let (head, edits) = (&head.fields, &route.response_headers);
-        TrailerRule { head, edits, is_request: false, sets_hsts, policies: None }
+        TrailerRule { head, edits, is_request: false, sets_hsts, generation: None }
     }
 
     /// Whether a trailer of this name goes on.
@@ -103,10 +105,12 @@ impl<'m> TrailerRule<'m> {
         let may_trail = FieldKind::of(name) == FieldKind::Plain
             && !is_forbidden_in_trailers(name)
             && !is_nominated(self.head, name);
-        let is_subject = self.policies.is_some_and(|policies| policies.is_subject_field(name));
+        let is_subject = self.generation.is_some_and(|generation| generation.policies.is_subject_field(name));
         // A server may take it for another one, which may not be said here either.
         let is_taken_for = if self.is_request { folded(name) } else { None };
-        let is_usual = is_taken_for.is_none_or(|other| self.allows(&other));
+        let goes_on = |names: &UnusualNames| names.fate(name) == NameFate::GoesOn;
+        let is_usual = self.generation.is_none_or(|generation| goes_on(&generation.unusual_names))
+            && is_taken_for.is_none_or(|other| self.allows(&other));
         may_trail && !is_ours && !is_said && !is_subject && is_usual
     }
 }

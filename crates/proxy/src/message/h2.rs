@@ -181,7 +181,7 @@ impl MessageBody for H2Body {
                         return Err(BodyError::Void(code));
                     }
                     self.done = true;
-                    self.trailers = trailers.map(|trailers| cut_trailers(each(&trailers), self.is_request));
+                    self.trailers = trailers.map(|trailers| cut_trailers(each(&trailers)));
                 }
             }
         }

@@ -349,7 +349,7 @@ fn read_trailers(section: &[u8], most_bytes: usize) -> Result<Result<Fields, Rea
     SECTION.with_borrow_mut(|read| {
         read.read_trailers(section, most_bytes).map_err(|_| Code::QPACK_DECOMPRESSION_FAILED)?;
         let reason = read.malformed().or(read.is_too_large().then_some(Reason::TrailersTooLarge));
-        Ok(reason.map_or_else(|| Ok(cut_trailers(read.fields().iter(), true)), Err))
+        Ok(reason.map_or_else(|| Ok(cut_trailers(read.fields().iter())), Err))
     })
 }
 

@@ -144,7 +144,6 @@ where
         let mut cookies: Vec<u8> = Vec::new();
         let mut noted = Noted::default();
         for (name, value) in (self.fields.0)() {
-            head.has_underscore |= name.contains(&b'_');
             head.has_unusual_name |= name.iter().any(|octet| !octet.is_ascii_alphanumeric() && *octet != b'-');
             // HTTP/1 would take it off, and what is checked would not be what is read (RFC 9113 §8.2.1).
             if [value.first(), value.last()].into_iter().flatten().any(|end| matches!(end, b' ' | b'\t')) {
@@ -235,11 +234,10 @@ fn parse_length(text: &[u8]) -> Option<u64> {
 }
 
 /// Trailer fields that may go on. Framing and routing have no place there.
-pub fn cut_trailers<'m>(trailers: impl Iterator<Item = (&'m [u8], &'m [u8])>, is_request: bool) -> Fields {
+pub fn cut_trailers<'m>(trailers: impl Iterator<Item = (&'m [u8], &'m [u8])>) -> Fields {
     let mut fields = Fields::new();
     for (name, value) in trailers {
-        let is_odd = is_request && name.contains(&b'_');
-        if !is_odd && !is_forbidden_in_trailers(name) {
+        if !is_forbidden_in_trailers(name) {
             fields.push(name, value);
         }
     }

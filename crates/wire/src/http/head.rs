@@ -183,11 +183,11 @@ pub struct RequestHead {
     /// All fields as sent, Host among them; but where Host was not spelled like `authority`, it is rewritten to it, so that
     /// what is decided on is what goes on (RFC 9112 §3.2.2).
     pub fields: Fields,
-    /// The name of some field holds an underscore. Who turns names into variables, as CGI does, takes it for a hyphen, so such a request passes only where
-    /// somebody says that the name is meant.
-    pub has_underscore: bool,
-    /// The name of some field holds something else than letters, digits and hyphens.
+    /// The name of some field holds something else than letters, digits and hyphens. Who turns names into variables, as CGI does, takes it for a hyphen,
+    /// so such a field goes on only where nobody can take it for another one.
     pub has_unusual_name: bool,
+    /// A field was removed for its unusual name, which another proxy that holds the request would not do.
+    pub has_lost_name: bool,
     /// How the body is delimited.
     pub framing: BodyFraming,
     /// The client sent `Expect: 100-continue` (RFC 9110 §10.1.1).
@@ -228,8 +228,8 @@ impl RequestHead {
         self.path_len = 0;
         self.has_encoded_slash = false;
         self.has_plain_path = false;
-        self.has_underscore = false;
         self.has_unusual_name = false;
+        self.has_lost_name = false;
         self.says_https = false;
         self.authority.clear();
         self.fields.clear();
@@ -410,8 +410,8 @@ mod tests {
             path_len: 2,
             has_encoded_slash: true,
             has_plain_path: true,
-            has_underscore: true,
             has_unusual_name: true,
+            has_lost_name: true,
             says_https: true,
             authority: b"a".to_vec(),
             fields: fields.clone(),

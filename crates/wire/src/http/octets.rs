@@ -4,8 +4,6 @@
 
 /// `tchar`: methods, field names, connection options (RFC 9110 §5.6.2).
 pub(super) const TOKEN: u16 = 1 << 0;
-/// `tchar` without `_`: field names in requests, where many servers read `_` and `-` as the same.
-pub(super) const NAME: u16 = 1 << 1;
 /// What a field value may hold: visible characters, SP, HTAB and obs-text (RFC 9110 §5.5).
 pub(super) const VALUE: u16 = 1 << 2;
 /// `pchar` without `%`, and `/`: what stands for itself in a path (RFC 3986 §3.3).
@@ -20,7 +18,7 @@ pub(super) const UNRESERVED: u16 = 1 << 6;
 pub(super) const TARGET: u16 = 1 << 7;
 
 /// Letters, digits and `-`: field names that nobody takes for another one.
-pub(super) const ORDINARY: u16 = 1 << 8;
+pub(super) const ORDINARY: u16 = 1 << 1;
 
 static CLASSES: [u16; 256] = classes();
 
@@ -58,9 +56,6 @@ const fn class_of(octet: u8) -> u16 {
     let mut class = 0;
     if token {
         class |= TOKEN;
-    }
-    if token && octet != b'_' {
-        class |= NAME;
     }
     if alphanumeric || octet == b'-' {
         class |= ORDINARY;
@@ -102,8 +97,7 @@ mod tests {
     fn tokens_and_names() {
         let token = [ALPHANUMERIC, b"!#$%&'*+-.^_`|~"].concat();
         check(TOKEN, &token);
-        let name: Vec<u8> = token.into_iter().filter(|&octet| octet != b'_').collect();
-        check(NAME, &name);
+        check(ORDINARY, &[ALPHANUMERIC, b"-"].concat());
     }
 
     #[test]

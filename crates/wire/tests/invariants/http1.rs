@@ -1,6 +1,7 @@
 //! HTTP/1 heads: cutting changes nothing, what is accepted is canonical, and `httparse` reads it alike.
 
-use wire::http::fields::{is_field_value, is_request_field_name, is_token};
+use wire::http::field_kind::folded;
+use wire::http::fields::{is_field_value, is_token};
 use wire::http::http1::{Parsed, parse_request, parse_response, write_fields, write_request_line, write_status_line};
 use wire::http::target::{canonical_authority, canonical_path, canonical_query, is_plain};
 use wire::http::{Fields, HeadError, HeadLimits, Method, RequestHead, ResponseHead, Version};
@@ -57,7 +58,7 @@ fn check_request(data: &[u8], head_len: usize, head: &RequestHead, limits: &Head
     assert!(data[..head_len].ends_with(b"\r\n\r\n") && head_len <= limits.head_bytes);
     assert!(head.fields.len() <= limits.fields);
     assert!(head.fields.iter().all(|(name, value)| is_token(name) && is_field_value(value)));
-    assert_eq!(head.has_underscore, !head.fields.iter().all(|(name, _)| is_request_field_name(name)));
+    assert_eq!(head.has_unusual_name, head.fields.iter().any(|(name, _)| folded(name).is_some()));
     check_request_target(head);
     check_against_httparse(&data[..head_len], head);
     // What is written from a head reads back as the same head.

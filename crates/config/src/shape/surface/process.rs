@@ -26,11 +26,13 @@ words! {
     /// What becomes of fields of requests whose names hold `_` or other characters than letters, digits and hyphens.
     pub enum UnusualName {
         /// They go on, but for those that a server might take for a field that is set, removed, believed or decided by here.
-        Pass = "pass",
-        /// They are removed.
-        Drop = "drop",
-        /// Names with `_` are rejected with 400, but for those that a contract declares.
         #[default]
+        Pass = "pass",
+        /// As `pass` for names with `_`; all others are removed.
+        Underscores = "underscores",
+        /// They are removed, but for those that a contract declares.
+        Drop = "drop",
+        /// They are rejected with 400, but for those that a contract declares for the operation.
         Reject = "reject",
     }
 }
@@ -41,10 +43,11 @@ pub(in crate::shape) static HEADERS: Object = object(
     &[&[optional(
         "unusual_names",
         Shape::Choice(UnusualName::WORDS),
-        "reject",
-        "Fields whose names hold `_`, which servers that turn names into variables take for a hyphen (CGI, WSGI, FastCGI). `pass`: forward them, except for those that such \
-         a server would take for a field that is set, removed, believed or decided by here, which are removed. `drop`: remove them all. `reject`: reject such requests with 400. \
-         Under a contract, names that it does not declare are rejected in any case. Names with other characters than `_` are removed where they could be taken for another field, and with `drop`.",
+        "pass",
+        "Fields whose names hold `_` or another character than letters, digits and hyphens, which servers that turn names into variables take for a hyphen (CGI, WSGI, FastCGI). \
+         `pass`: forward them, except for those that such a server would take for a field that is set, removed, believed or decided by here, or that a contract declares, which are \
+         removed. `underscores`: the same for names with `_`, and remove all others. `drop`: remove them all. `reject`: reject such requests with 400. Names that a contract \
+         declares go on. Except with `drop`, a name that would be a field of the framing or the connection (`Content_Length`) is a 400.",
     )]],
 );
 

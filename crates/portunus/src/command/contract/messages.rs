@@ -5,6 +5,7 @@ use std::path::Path;
 use contract::validate::{BodyPlan, Enough, FieldSource, Findings, Framing, RequestParts, ResponseParts, Scratch};
 use contract::{Found, Matched};
 use graphql::Cache;
+use proxy::contracts::unusual_names::{UnusualNames, reason_of};
 use reason::Reason;
 use wire::http::readings::{Patterns, readings};
 use wire::http::{BodyFraming, Fields, HeadLimits, Method, RequestHead, ResponseHead, http1};
@@ -91,9 +92,11 @@ pub(super) fn validate_request<'c>(loaded: &'c Loaded, message: &Message) -> Res
         framing: message.framing(head.framing),
         has_client_certificate: false,
     };
-    if let Some(name) = undeclared_underscore(matched, &head.fields) {
-        let code = Reason::UnderscoreInFieldName.code();
-        let what = format!("{code}: {name}: is not declared, and `_` is `-` to many servers");
+    let names = UnusualNames::default();
+    let usable = names.usable(matched.operation);
+    if let Some(name) = names.rejected(&head.fields, Some((matched.operation, &usable)), true) {
+        let code = reason_of(name).code();
+        let what = format!("{code}: {}: many servers take it for another field", String::from_utf8_lossy(name));
         let decision = Decision { violations: vec![(code.to_owned(), what)], shadows: Vec::new() };
         return Ok(Validated { operation: Some(matched), method: head.method, decision });
     }
@@ -101,20 +104,6 @@ pub(super) fn validate_request<'c>(loaded: &'c Loaded, message: &Message) -> Res
     let text = finish(plan, &message.body, &mut findings);
     validate_graphql(loaded, matched, parts.query, &text, &mut findings);
     Ok(Validated { operation: Some(matched), method: head.method, decision: Decision::of(&findings) })
-}
-
-/// A field with `_` in its name that the document does not declare.
-fn undeclared_underscore(matched: Matched<'_>, fields: &Fields) -> Option<String> {
-    let operation = matched.operation;
-    let is_declared =
-        |name: &[u8]| operation.header_parameters().any(|(own, _)| own.as_bytes().eq_ignore_ascii_case(name));
-    let is_key = |name: &[u8]| {
-        let demands = operation.security().iter().flat_map(|requirement| &requirement.demands);
-        let fields = demands.filter_map(|demand| demand.scheme.field());
-        fields.into_iter().any(|own| own.as_bytes().eq_ignore_ascii_case(name))
-    };
-    let mut odd = fields.iter().map(|(name, _)| name).filter(|name| name.contains(&b'_'));
-    odd.find(|name| !is_declared(name) && !is_key(name)).map(|name| String::from_utf8_lossy(name).into_owned())
 }
 
 /// What the contract says of a response to a request of this method.

@@ -48,6 +48,7 @@ pub(super) fn of_fields(asking: &RequestHead, names: &Names, context: Context<'_
         head.fields.push(name, value);
     }
     head.framing = asking.framing;
+    head.has_lost_name = asking.has_lost_name;
     Ok(head)
 }
 
@@ -66,6 +67,7 @@ pub(super) fn below(asking: &RequestHead, prefix: &str) -> Result<RequestHead, R
         authority: asking.authority.clone(),
         fields: asking.fields.clone(),
         framing: asking.framing,
+        has_lost_name: asking.has_lost_name,
         ..RequestHead::default()
     };
     head.target.extend_from_slice(asking.query());

@@ -43,8 +43,6 @@ pub(super) struct Notes {
     pub(super) connection: Seen,
     pub(super) content_length: Seen,
     pub(super) transfer_encoding: Seen,
-    /// The name of some field holds an underscore.
-    pub(super) has_underscore: bool,
     /// The name of some field holds something else than letters, digits and hyphens.
     pub(super) has_unusual_name: bool,
     pub(super) cookie: Seen,
@@ -151,7 +149,6 @@ fn field_name<'a>(window: &'a [u8], at: usize, notes: &mut Notes) -> Scanned<(&'
     if rest.get(len) != Some(&b':') {
         let more = octets::span(&rest[len..], TOKEN);
         notes.has_unusual_name |= more > 0;
-        notes.has_underscore |= rest[len..len + more].contains(&b'_');
         len += more;
     }
     let (name, after) = rest.split_at(len);
