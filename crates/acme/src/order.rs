@@ -20,7 +20,7 @@ use crate::authority::{Authority, explain, explain_problem, patiently};
 use crate::client::shown;
 use crate::dns::{StandingRecord, TxtRecord, Zones};
 use crate::elsewhere::{KeyServers, Unsigned, is_of_type};
-use crate::internal;
+use crate::internal::{self, Permitted};
 use crate::key::{self, Held, OrderKey};
 use crate::peers::{Peers, Proof, is_token};
 use crate::proof;
@@ -184,9 +184,9 @@ impl Job {
 
     /// Has it issued by the CA in the folder.
     async fn issue_internally(&self) -> Result<Held, String> {
-        let (storage, wanted) = (self.storage.clone(), self.wanted.clone());
+        let (storage, wanted, permitted) = (self.storage.clone(), self.wanted.clone(), Permitted::of(&self.acme));
         let issued = tokio::task::spawn_blocking(move || {
-            let (text, held) = internal::issue(&storage, &wanted)?;
+            let (text, held) = internal::issue(&storage, &permitted, &wanted)?;
             storage.keep(&wanted, &text).map(|()| held)
         });
         issued.await.unwrap_or_else(|error| Err(error.to_string()))

@@ -159,7 +159,7 @@ impl Register {
         let path = self.folder.join("authority.key");
         match fs::symlink_metadata(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                let (made, files) = Authority::make(CALLED, SystemTime::now(), AUTHORITY_LIFETIME)?;
+                let (made, files) = Authority::make(CALLED, None, SystemTime::now(), AUTHORITY_LIFETIME)?;
                 let both = Zeroizing::new(format!("{}{}", *files.key, files.certificate));
                 self.replace(&path, both.as_bytes())?;
                 self.replace(&self.authority_certificate(), files.certificate.as_bytes())?;

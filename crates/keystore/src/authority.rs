@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName, DnType, IsCa, Issuer,
-    KeyIdMethod, KeyPair, KeyUsagePurpose, PublicKeyData, SanType, SerialNumber, SignatureAlgorithm,
+    KeyIdMethod, KeyPair, KeyUsagePurpose, NameConstraints, PublicKeyData, SanType, SerialNumber, SignatureAlgorithm,
 };
 use tls::crypto::{Certificate, digest};
 use zeroize::Zeroizing;
@@ -79,16 +79,22 @@ pub fn dns_name(name: &str) -> Result<SanType, String> {
 }
 
 impl Authority {
-    /// A new one that is called so, and its files.
+    /// A new one that is called so, and its files. It is believed for the names of `constraints` alone, if there are any.
     ///
     /// # Errors
     /// The library could not make it.
-    pub fn make(called: &str, now: SystemTime, lifetime: Duration) -> Result<(Authority, Files), String> {
+    pub fn make(
+        called: &str,
+        constraints: Option<NameConstraints>,
+        now: SystemTime,
+        lifetime: Duration,
+    ) -> Result<(Authority, Files), String> {
         let failed = |error: rcgen::Error| format!("no authority can be made: {error}");
         let key = KeyPair::generate().map_err(failed)?;
         let not_after = now.checked_add(lifetime).unwrap_or(now);
         let mut params = parameters(name_of(called, &key), (now.checked_sub(SKEW).unwrap_or(now), not_after));
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.name_constraints = constraints;
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let certificate = params.self_signed(&key).map_err(failed)?.pem();
         let files = Files { certificate, key: Zeroizing::new(key.serialize_pem()) };
@@ -182,7 +188,7 @@ mod tests {
     #[test]
     fn what_it_certifies_is_what_is_asked_for_and_never_outlasts_it() {
         let now = SystemTime::now();
-        let (authority, files) = Authority::make("Test CA", now, DAY).unwrap();
+        let (authority, files) = Authority::make("Test CA", None, now, DAY).unwrap();
         let kept = Authority::kept("Test CA", &files.certificate, &files.key).unwrap();
         let key = KeyPair::generate().unwrap();
         let point: [u8; 65] = key.der_bytes().try_into().unwrap();
@@ -210,8 +216,8 @@ mod tests {
     #[test]
     fn files_that_do_not_belong_together_are_none() {
         let now = SystemTime::now();
-        let (_, one) = Authority::make("Test CA", now, DAY).unwrap();
-        let (_, other) = Authority::make("Test CA", now, DAY).unwrap();
+        let (_, one) = Authority::make("Test CA", None, now, DAY).unwrap();
+        let (_, other) = Authority::make("Test CA", None, now, DAY).unwrap();
         for (certificate, key, expected) in [
             (one.certificate.as_str(), other.key.as_str(), "do not belong together"),
             ("", &one.key, "there is none"),

@@ -4,11 +4,13 @@
 //! identifiers, unique serials. Its keys are new each time. Not for production: there is no revocation, and the CA key lies wherever the
 //! caller puts it.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, SystemTime};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DistinguishedName, DnType,
-    Error, ExtendedKeyUsagePurpose, IsCa, KeyIdMethod, KeyPair, KeyUsagePurpose, RsaKeySize, SerialNumber,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, CidrSubnet,
+    DistinguishedName, DnType, Error, ExtendedKeyUsagePurpose, GeneralSubtree, IsCa, KeyIdMethod, KeyPair,
+    KeyUsagePurpose, NameConstraints, RsaKeySize, SerialNumber,
 };
 use tls::KeyType;
 use zeroize::Zeroizing;
@@ -39,6 +41,30 @@ impl IssuedPair {
     }
 }
 
+/// That a CA is for nothing but this machine (`localhost`, what is below it, loopback addresses) and these: DNS names and what is below them, wildcards, IP
+/// addresses, and networks (`10.0.0.0/8`). There is always an address among them: without one, all addresses were permitted.
+pub fn constraints<'n>(names: impl Iterator<Item = &'n str>) -> NameConstraints {
+    let name = |name: &'n str| {
+        let (address, bits) = name.split_once('/').map_or((name, None), |(address, bits)| (address, bits.parse().ok()));
+        match address.parse::<IpAddr>() {
+            Ok(address) => {
+                let most = if address.is_ipv4() { 32 } else { 128 };
+                GeneralSubtree::IpAddress(CidrSubnet::from_addr_prefix(address, bits.unwrap_or(most)))
+            }
+            Err(_) => GeneralSubtree::DnsName(name.strip_prefix("*.").unwrap_or(name).to_owned()),
+        }
+    };
+    let machine = [
+        GeneralSubtree::DnsName("localhost".to_owned()),
+        GeneralSubtree::IpAddress(CidrSubnet::from_addr_prefix(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), 8)),
+        GeneralSubtree::IpAddress(CidrSubnet::from_addr_prefix(IpAddr::V6(Ipv6Addr::LOCALHOST), 128)),
+    ];
+    NameConstraints {
+        permitted_subtrees: machine.into_iter().chain(names.map(name)).collect(),
+        excluded_subtrees: Vec::new(),
+    }
+}
+
 /// What a certificate is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
@@ -59,12 +85,26 @@ impl Purpose {
 }
 
 impl DevCa {
-    /// A new CA with an ECDSA P-256 key under this common name.
+    /// A new CA with an ECDSA P-256 key under this common name, for any name: not for a machine whose users are to trust it.
     ///
     /// # Errors
     /// The library could not make the key.
     pub fn new(common_name: &str) -> Result<DevCa, Error> {
+        DevCa::with(common_name, None)
+    }
+
+    /// One that nobody believes but for this machine (`localhost`, what is below it, loopback addresses) and these names: DNS names and what is below them,
+    /// wildcards, IP addresses. So whoever gets its key can be nobody else to those who trust it (RFC 5280 §4.2.1.10; the extension is critical).
+    ///
+    /// # Errors
+    /// The library could not make the key.
+    pub fn only_for(common_name: &str, names: &[&str]) -> Result<DevCa, Error> {
+        DevCa::with(common_name, Some(constraints(names.iter().copied())))
+    }
+
+    fn with(common_name: &str, name_constraints: Option<NameConstraints>) -> Result<DevCa, Error> {
         let mut params = parameters(common_name, Vec::new())?;
+        params.name_constraints = name_constraints;
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         Ok(DevCa { issuer: CertifiedIssuer::self_signed(params, KeyPair::generate()?)? })
@@ -191,6 +231,36 @@ mod tests {
         serials.sort();
         serials.dedup();
         assert_eq!(serials.len(), 4, "serials are unique");
+    }
+
+    #[test]
+    fn one_for_some_names_is_believed_for_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        let ca = DevCa::only_for("Test CA", &["www.portunus.test", "*.apps.portunus.test", "10.1.2.3"]).unwrap();
+        fs::write(path("ca.pem"), ca.certificate_pem()).unwrap();
+        let text = openssl(&["x509", "-in", &path("ca.pem"), "-noout", "-text"]);
+        assert!(text.contains("X509v3 Name Constraints: critical"), "{text}");
+        for (name, is_permitted) in [
+            ("localhost", true),
+            ("app.localhost", true),
+            ("127.0.0.1", true),
+            ("127.9.9.9", true),
+            ("::1", true),
+            ("www.portunus.test", true),
+            ("*.apps.portunus.test", true),
+            ("10.1.2.3", true),
+            ("www.example.com", false),
+            ("portunus.test", false),
+            ("notwww.portunus.test", false),
+            ("10.1.2.4", false),
+            ("::2", false),
+        ] {
+            let pair = ca.issue(&[name], KeyType::Ecdsa, Purpose::Server).unwrap();
+            fs::write(path("leaf.pem"), &pair.certificate_pem).unwrap();
+            let verify = ["verify", "-x509_strict", "-CAfile", &path("ca.pem"), &path("leaf.pem")];
+            assert_eq!(Command::new("openssl").args(verify).output().unwrap().status.success(), is_permitted, "{name}");
+        }
     }
 
     #[test]

@@ -551,6 +551,26 @@ routes: [{ hosts: [a.test], path: /, respond: { status: 200 } }]
 
 /// Everybody may be written as two halves, and 128.0.0.0/2 is more than anybody's own network.
 #[test]
+fn twins_of_a_protected_path_that_are_open_are_warned_of() {
+    let text = |paths: &str| {
+        format!(
+            "listeners: [{{ name: web, bind: ':8080' }}]\nupstreams: {{ app: {{ servers: ['127.0.0.1:1'] }} }}\npolicies: {{ staff: {{ allow: 10.0.0.0/8 }} }}\nroutes:\n  \
+             - {{ name: orders, path: {paths}, upstream: app, policies: staff }}\n  - {{ name: rest, path: '/{{*rest}}', upstream: app }}\n"
+        )
+    };
+    let (code, warnings) = warned(&text("/orders"), &["--strict"]);
+    let warning = warnings.concat();
+    for part in ["`orders`", "`rest`", "`/orders/`", "`/ORDERS`", "`/orders.json`", "`/orders.`"] {
+        assert!(warning.contains(part), "{part}: {warning}");
+    }
+    assert_eq!((code, warnings.len()), (Some(1), 1), "{warning}");
+    // The fix that it names.
+    let expression = warning.split('`').find(|text| text.starts_with("{ regex:")).unwrap();
+    let (code, warnings) = warned(&text(&format!("[/orders, {expression}]")), &["--strict"]);
+    assert_eq!((code, warnings.len()), (Some(0), 0), "{warnings:?}");
+}
+
+#[test]
 fn whom_everybody_may_impersonate_is_warned_of() {
     let check = |networks: &str, expected: Option<&str>| {
         let text = format!(

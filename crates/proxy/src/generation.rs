@@ -33,6 +33,7 @@ use crate::redirects;
 use crate::responses::Responses;
 use crate::route::RouteTable;
 use crate::tunnel_routes::TunnelRoutes;
+use crate::twins;
 use crate::upstream::{Group, Name};
 
 /// A key ring that is fetched, and the way to its set.
@@ -200,12 +201,13 @@ impl Generation {
         let routes = reach::warnings(&self.config).into_iter().chain(config::variable_warnings(&self.config));
         let doubtful = doubtful::warnings(&self.config, |listener| self.front(listener).map(Arc::as_ref));
         let redirects = redirects::warnings(&self.config, &self.routes);
+        let twins = twins::warnings(&self.config, &self.routes, &self.contracts);
         let public_names = self.hello_keys.iter().flat_map(|keys| keys.public_names.iter().map(|name| &**name));
         let doubtful =
             doubtful.into_iter().chain(doubtful::covers_without_certificate(&self.config, public_names, |listener| {
                 self.front(listener).map(Arc::as_ref)
             }));
-        contracts.chain(routes).chain(redirects).chain(verifiers::warnings(&self.config)).chain(doubtful)
+        contracts.chain(routes).chain(redirects).chain(twins).chain(verifiers::warnings(&self.config)).chain(doubtful)
     }
 
     /// The listener whose socket this is.

@@ -28,6 +28,8 @@ mod tunnel_routes;
 pub mod issuance;
 mod reach;
 mod redirects;
+mod twins;
+mod samples;
 mod doubtful;
 pub mod contracts;
 mod policies;

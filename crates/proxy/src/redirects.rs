@@ -4,15 +4,9 @@
 //! gives up. What leads to a host that nothing here names leads away, for all that is known.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 use std::sync::Arc;
 
-use config::{
-    Action, Comparison, Conditions, Config, HostPattern, ListenerConfig, PathPattern, RouteConfig, Segment, Service,
-    ValueCondition, ValueMatch, ValueOf,
-};
-use tls::{Info, PeerCertificate};
-use wire::http::percent;
+use config::{Action, Config, ListenerConfig, RouteConfig, Service};
 use wire::http::target::{canonical_authority, read_origin_form};
 use wire::http::{Method, RequestHead};
 
@@ -20,6 +14,7 @@ use crate::addressed;
 use crate::geoip::Located;
 use crate::host_map::HostMap;
 use crate::route::{RouteTable, Routed, Sought, Values, build_location};
+use crate::samples::{self, Step};
 
 /// Redirects that clients follow at least (Fetch, "HTTP-redirect fetch").
 const FOLLOWED: usize = 20;
@@ -48,7 +43,7 @@ pub fn warnings(config: &Config, routes: &RouteTable) -> Vec<String> {
     let mut said: BTreeSet<BTreeSet<&str>> = BTreeSet::new();
     let mut texts = Vec::new();
     for route in config.routes.iter().filter(|route| matches!(route.action, Action::Redirect { .. })) {
-        for start in site.starts(route) {
+        for start in samples::starts(config, route, samples::paths(&route.path).get(..1).unwrap_or_default()) {
             let Some(lap) = site.lap(route, start) else { continue };
             // A loop is one problem, wherever a client enters it.
             if said.insert(lap.names.iter().copied().collect()) {
@@ -81,15 +76,6 @@ struct Site<'a> {
     served: HostMap<()>,
 }
 
-/// A request on its way.
-struct Step<'a> {
-    listener: &'a Arc<ListenerConfig>,
-    head: RequestHead,
-    client: Option<IpAddr>,
-    /// Names that the client's certificate has.
-    certificate: Option<PeerCertificate>,
-}
-
 /// A loop, from a request to its next one.
 struct Lap<'a> {
     from: String,
@@ -107,26 +93,6 @@ enum Response<'a> {
 }
 
 impl<'a> Site<'a> {
-    /// Requests that a route takes, one for each listener and host.
-    fn starts(&self, route: &'a RouteConfig) -> Vec<Step<'a>> {
-        let Some(path) = sample_path(&route.path) else { return Vec::new() };
-        let is_visible = |listener: &&Arc<ListenerConfig>| {
-            matches!(listener.service, Service::Http)
-                && (route.listeners.is_empty() || route.listeners.contains(&listener.name))
-        };
-        let host = |host: &HostPattern| match host {
-            HostPattern::Exact(name) => name.clone(),
-            HostPattern::Wildcard(parent) => format!("any.{parent}"),
-        };
-        let hosts: Vec<String> = match &route.hosts[..] {
-            [] => vec!["any.example".to_owned()],
-            hosts => hosts.iter().map(host).collect(),
-        };
-        let listeners = self.config.listeners.iter().filter(is_visible);
-        let start = |listener, host: &String| sample(route, listener, host, &path);
-        listeners.flat_map(|listener| hosts.iter().filter_map(move |host| start(listener, host))).collect()
-    }
-
     /// The loop that a request begins on this route, if it begins one.
     fn lap(&self, route: &'a RouteConfig, mut step: Step<'a>) -> Option<Lap<'a>> {
         let mut names: Vec<&str> = Vec::new();
@@ -216,104 +182,6 @@ impl<'a> Site<'a> {
         // Ports that are written are those of listeners; the usual ones may be mapped by somebody in front.
         (found.by_port || port == usual).then_some(found.listener)
     }
-}
-
-impl Step<'_> {
-    fn url(&self) -> String {
-        let scheme = if self.listener.tls.is_some() { "https" } else { "http" };
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        format!("{scheme}://{}{}", text(&self.head.authority), text(&self.head.target))
-    }
-
-    /// What its handshake would have agreed on.
-    fn info(&self) -> Option<Info> {
-        self.listener.tls.as_ref()?;
-        let host = std::str::from_utf8(self.head.host()).ok();
-        Some(addressed::usual_tls(host, self.certificate.clone().map(Box::new)))
-    }
-}
-
-/// A request that a route takes, unless another one goes before it; none where its conditions cannot be met here.
-fn sample<'a>(route: &RouteConfig, listener: &'a Arc<ListenerConfig>, host: &str, path: &str) -> Option<Step<'a>> {
-    let Conditions { values, client, certificate, .. } = &route.when;
-    let mut head = RequestHead { method: route.methods.first().cloned().unwrap_or_default(), ..RequestHead::default() };
-    let mut target = path.to_owned();
-    for condition in values {
-        add(condition, &mut target, &mut head)?;
-    }
-    read_origin_form(target.as_bytes(), &mut head).ok()?;
-    canonical_authority(host.as_bytes(), &mut head.authority).ok()?;
-    let certificate = match certificate.first() {
-        None => None,
-        // Of other kinds of names, and of wildcards, no example is made.
-        Some(san) => Some(with_name(san.strip_prefix("DNS:").filter(|name| !name.contains('*'))?)),
-    };
-    Some(Step { listener, head, client: client.first().map(|network| network.addr()), certificate })
-}
-
-/// Has a request meet a condition.
-fn add(condition: &ValueCondition, target: &mut String, head: &mut RequestHead) -> Option<()> {
-    let value = match condition.any.first()? {
-        ValueMatch::Absent => return Some(()),
-        ValueMatch::Present => "x".to_owned(),
-        ValueMatch::Exact(text) | ValueMatch::Prefix(text) => text.clone(),
-        ValueMatch::Regex(expression) => expression.a_match(&mut Comparison::of_values())?,
-    };
-    match condition.of {
-        ValueOf::Header => head.fields.push(condition.name.as_bytes(), value.as_bytes()),
-        ValueOf::Cookie => head.fields.push(b"cookie", format!("{}={value}", condition.name).as_bytes()),
-        ValueOf::Query => {
-            target.push(if target.contains('?') { '&' } else { '?' });
-            let mut encoded = Vec::new();
-            for (at, text) in [&condition.name, &value].into_iter().enumerate() {
-                encoded.extend((at > 0).then_some(b'='));
-                text.bytes().for_each(|byte| match percent::is_unreserved(byte) {
-                    true => encoded.push(byte),
-                    false => percent::push(byte, &mut encoded),
-                });
-            }
-            target.push_str(std::str::from_utf8(&encoded).ok()?);
-        }
-        // Whose claims these are is known once a route is taken.
-        ValueOf::Claim => return None,
-    }
-    Some(())
-}
-
-/// A certificate with this name.
-fn with_name(name: &str) -> PeerCertificate {
-    PeerCertificate {
-        der: Vec::new(),
-        subject: String::new(),
-        issuer: String::new(),
-        serial: String::new(),
-        fingerprint: String::new(),
-        dns_names: vec![name.to_owned()],
-        uris: Vec::new(),
-        emails: Vec::new(),
-        addresses: Vec::new(),
-    }
-}
-
-/// A path that a pattern matches.
-fn sample_path(pattern: &PathPattern) -> Option<String> {
-    if let Some(expression) = pattern.expression() {
-        return expression.a_match(&mut Comparison::of_paths());
-    }
-    let mut path = String::new();
-    for segment in &pattern.segments {
-        path.push('/');
-        match segment {
-            Segment::Static(text) => path.push_str(text),
-            Segment::Param { prefix, .. } => {
-                path.push_str(prefix);
-                path.push('x');
-            }
-            Segment::CatchAll { .. } => path.push('x'),
-            Segment::Regex(_) => return None,
-        }
-    }
-    Some(path)
 }
 
 #[cfg(test)]

@@ -190,7 +190,7 @@ pub fn prepare(options: &Options) -> io::Result<Prepared> {
     clear(folder)?;
     let keys = folder.join(KEYS_FOLDER);
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&keys)?;
-    let authority = DevCa::new("Portunus demo CA").map_err(io::Error::other)?;
+    let authority = DevCa::only_for("Portunus demo CA", &[WEBSITE, API, APPS]).map_err(io::Error::other)?;
     let ca = folder.join(CA_FILE);
     fs::write(&ca, authority.certificate_pem())?;
     for (file, name) in [("www", WEBSITE), ("api", API), ("apps", APPS)] {

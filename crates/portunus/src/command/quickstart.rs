@@ -67,9 +67,9 @@ fn prepare(folder: &Path, address: SocketAddr) -> io::Result<()> {
     let keys = folder.join(KEYS_FOLDER);
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&keys)?;
     reject_shared(folder)?;
-    let authority = DevCa::new("Portunus quickstart CA").map_err(io::Error::other)?;
     let ip = address.ip().to_string();
     let names = ["localhost", "127.0.0.1", "::1", &ip];
+    let authority = DevCa::only_for("Portunus quickstart CA", &names).map_err(io::Error::other)?;
     let pair = authority.issue(&names, KeyType::Ecdsa, Purpose::Server).map_err(io::Error::other)?;
     write_new(&folder.join(PAGE_FILE), 0o644, PAGE)?;
     write_new(&folder.join(CA_FILE), 0o644, &authority.certificate_pem())?;

@@ -31,7 +31,8 @@ pub(super) fn write(folder: &Path) -> Result<(), String> {
         return Ok(());
     }
     let failed = |error: rcgen::Error| format!("a certificate cannot be made: {error}");
-    let ca = DevCa::new("Portunus examples CA").map_err(failed)?;
+    let ca = DevCa::only_for("Portunus examples CA", &["example.com", "keys.internal", "edge.portunus.test"]);
+    let ca = ca.map_err(failed)?;
     for inner in ["certs", "chains", "key-server/keys", "key-server/ordered", "key-server/old-keys"] {
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder.join(inner));
         made.map_err(|error| format!("{}: {error}", folder.join(inner).display()))?;

@@ -62,11 +62,13 @@ fn make(init: &Init) -> Result<(), String> {
         made.map_err(|error| format!("{}: {error}", folder.display()))?;
     }
     let failed = |error: rcgen::Error| format!("a certificate cannot be made: {error}");
-    let ca = DevCa::new("Portunus key server test CA").map_err(failed)?;
+    let names: Vec<&str> = init.server_names.iter().map(String::as_str).collect();
+    // Those of the sites are below `example`.
+    let permitted = [&names[..], &["edge.portunus.test", "example"]].concat();
+    let ca = DevCa::only_for("Portunus key server test CA", &permitted).map_err(failed)?;
     for folder in [dir, &server, &edge] {
         write(&folder.join("ca.pem"), &ca.certificate_pem(), 0o644)?;
     }
-    let names: Vec<&str> = init.server_names.iter().map(String::as_str).collect();
     let pair = ca.issue(&names, KeyType::Ecdsa, Purpose::Server).map_err(failed)?;
     write_pair(&server.join("server"), &pair)?;
     let pair = ca.issue(&["edge.portunus.test"], KeyType::Ecdsa, Purpose::Client).map_err(failed)?;
