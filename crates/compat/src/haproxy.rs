@@ -226,9 +226,41 @@ impl Making<'_> {
         }
         self.draft.settings.set("limits", limits);
         self.draft.encoded_slashes_pass();
-        self.draft.unusual_names("pass");
+        self.unusual_names();
         let off = ["x_forwarded", "x_real_ip", "request_id", "via"].map(|key| (key, Value::plain(false)));
         self.draft.settings.set("forwarding", Map::of(off));
+    }
+
+    /// `option http-restrict-req-hdr-names` of all frontends and backends, which is one setting here: the strictest, said where others differ.
+    fn unusual_names(&mut self) {
+        const WORDS: [(&str, &str); 3] = [("preserve", "pass"), ("delete", "drop"), ("reject", "reject")];
+        let rank = |word: &str| WORDS.iter().position(|(own, _)| *own == word).unwrap_or(WORDS.len() - 1);
+        let http = || self.proxies.iter().filter(|proxy| !proxy.is_tcp());
+        let said =
+            |proxy: &Proxy| proxy.option("http-restrict-req-hdr-names").map(|line| (rank(line.word(2)), line.clone()));
+        let fronts: Vec<_> = http().filter(|proxy| proxy.is_in_front()).map(said).collect();
+        let all: Vec<_> = http().filter_map(said).collect();
+        let strictest = all.iter().map(|(rank, _)| *rank).max().unwrap_or(0);
+        // Requests pass a frontend first.
+        let is_one = fronts.iter().all(|front| front.as_ref().map_or(0, |(rank, _)| *rank) == strictest);
+        let word = WORDS.get(strictest).map_or("reject", |(_, word)| *word);
+        let first = all.iter().find(|(rank, _)| *rank == strictest && *rank > 0).map(|(_, line)| line.clone());
+        if let Some(line) = first {
+            let comment = match (is_one, word) {
+                (false, _) => {
+                    let why = "other sections let more pass, and here all are as this one (`headers.unusual_names`)";
+                    self.report.left_out(&line.place, &line.shown(), why)
+                }
+                (true, "reject") => {
+                    self.report.differs(&line.place, &line.shown(), "the status is 400 in place of 403")
+                }
+                (true, _) => String::new(),
+            };
+            if !comment.is_empty() {
+                self.draft.comment(comment);
+            }
+        }
+        self.draft.unusual_names(word);
     }
 
     /// The frontends.

@@ -59,6 +59,8 @@ impl Problem {
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     left_out: RefCell<BTreeSet<String>>,
+    /// What is served by a program beside, each with its place.
+    beside: RefCell<BTreeSet<(Place, String)>>,
     /// Files that are named and are not here: what to say of each.
     absent: RefCell<BTreeMap<PathBuf, String>>,
 }
@@ -72,6 +74,30 @@ impl Report {
             found.insert(text.clone());
         }
         format!("left out: {text}")
+    }
+
+    /// Something that a program beside has to serve (files, FastCGI, uwsgi, SCGI): all of it together is one finding. Gives the comment for its place.
+    pub(crate) fn beside(&self, place: &Place, what: &str) -> String {
+        let mut found = self.beside.borrow_mut();
+        if found.len() < MAX_FINDINGS {
+            found.insert((place.clone(), shown(what)));
+        }
+        format!("beside: {place}: {}: for a server beside, as the first comments say", shown(what))
+    }
+
+    /// The finding on all that a program beside has to serve.
+    fn all_beside(&self) -> Option<String> {
+        let found = self.beside.borrow();
+        let (place, what) = found.first()?;
+        let all = match found.len() {
+            1 => String::new(),
+            count => format!(" and {} more like it", count - 1),
+        };
+        Some(format!(
+            "{place}: {what}{all}: files, FastCGI, uwsgi and SCGI are for a small server beside; have one serve them on 127.0.0.1:8081 (nginx with these very blocks and \
+             `listen 127.0.0.1:8081;`), add `upstreams: {{ beside: {{ servers: [\"127.0.0.1:8081\"] }} }}`, and write `upstream: beside, host: keep` for `respond: {{ status: 501 }}` \
+             in the routes with a comment that begins with `beside:`"
+        ))
     }
 
     /// A part of what was made is none that can be served; gives the comment that says so.
@@ -107,7 +133,7 @@ impl Report {
 
     /// What was left out.
     pub(crate) fn all_left_out(&self) -> Vec<String> {
-        self.left_out.borrow().iter().cloned().collect()
+        self.left_out.borrow().iter().cloned().chain(self.all_beside()).collect()
     }
 }
 

@@ -288,17 +288,21 @@ impl<'d> Making<'d> {
 
     /// Fields with `_` in their name: those that a server drops do not pass at another one either.
     fn unusual_names(&mut self, scopes: &[(Scope<'d>, Names)]) {
-        let passing = |scope: &Scope<'d>| {
+        // Names with an underscore are invalid ones unless that is said, and invalid ones are dropped unless that is.
+        let said = |scope: &Scope<'d>| {
             let invalid = scope.one("ignore_invalid_headers").filter(|one| one.arg(0) == "off");
-            invalid.or(scope.one("underscores_in_headers").filter(|one| one.arg(0) == "on"))
+            let underscores = scope.one("underscores_in_headers").filter(|one| one.arg(0) == "on");
+            let word = if invalid.is_some() { "pass" } else { underscores.map_or("drop", |_| "underscores") };
+            (word, invalid.or(underscores))
         };
-        let found: Vec<&Directive> = scopes.iter().filter_map(|(scope, _)| passing(scope)).collect();
-        let is_all = found.len() == scopes.len() && !found.is_empty();
-        if let Some(directive) = found.first().filter(|_| !is_all) {
+        let found: Vec<(&str, Option<&Directive>)> = scopes.iter().map(|(scope, _)| said(scope)).collect();
+        let first = found.first().map_or("drop", |(word, _)| *word);
+        let is_one = found.iter().all(|(word, _)| *word == first);
+        for directive in found.iter().filter(|_| !is_one).filter_map(|(_, directive)| *directive) {
             let why = "other servers drop such fields, and here all do";
             self.draft.comment(self.report.left_out(&directive.place, &directive.shown(), why));
         }
-        self.draft.unusual_names(if is_all { "pass" } else { "drop" });
+        self.draft.unusual_names(if is_one { first } else { "drop" });
     }
 
     /// The routes of a server for a listener; whether a request reaches it there.

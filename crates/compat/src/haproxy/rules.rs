@@ -195,10 +195,6 @@ fn status_page(at: usize, proxy: &Proxy, out: &mut Rules) {
         let why = "it may decide about requests, and is not there".to_owned();
         out.requests.insert(0, always(Action::Closed(why), (at, 0), line, proxy));
     }
-    if let Some(line) = proxy.option("http-restrict-req-hdr-names").filter(|line| line.word(2) != "preserve") {
-        let why = "names of fields are not restricted like this".to_owned();
-        out.requests.insert(0, always(Action::Closed(why), (at, REQUEST), line, proxy));
-    }
     let is_on =
         |line: &&Line| line.word(0) == "stats" && matches!(line.word(1), "enable" | "uri" | "auth" | "realm" | "scope");
     if let Some(line) = proxy.lines.iter().find(is_on) {
@@ -206,7 +202,7 @@ fn status_page(at: usize, proxy: &Proxy, out: &mut Rules) {
         let uri = uri.map_or("/haproxy", |line| line.word(2));
         let uri = uri.split('?').next().unwrap_or(uri);
         let Some(start) = canonical_start(uri).filter(|start| start.starts_with('/')) else { return };
-        let why = "the page of statistics; see the admin socket and the dashboard".to_owned();
+        let why = "the page of statistics; for a dashboard and metrics write `admin: { bind: \"127.0.0.1:9901\" }`, and see docs/admin.md".to_owned();
         let mut rule = always(Action::Closed(why), (at, REQUEST), line, proxy);
         rule.condition = rule.condition.and(Test::Paths(vec![Language::Prefix(start)]));
         out.requests.insert(0, rule);

@@ -42,6 +42,13 @@ const USUAL: [(&str, &str, &str); 3] = [
 /// The variable that the one of a `map` stands for, if the map says no more than that.
 pub(crate) fn usual(map: &Directive) -> Option<&'static str> {
     let [one, other] = map.inner() else { return None };
+    // Of proxies that are trusted, a client under https is one here.
+    let is = |entry: &Directive, key: &str, value: &str| entry.name == key && entry.args == [value];
+    let is_https = |one, other| is(one, "default", "$scheme") && is(other, "https", "https");
+    if map.args.len() == 2 && map.arg(0) == "$http_x_forwarded_proto" && (is_https(one, other) || is_https(other, one))
+    {
+        return Some("$scheme");
+    }
     let entry = |key: &str| [one, other].into_iter().find(|entry| entry.name == key && entry.args.len() == 1);
     let (default, empty) = (entry("default")?.arg(0), entry("")?.arg(0));
     let found =

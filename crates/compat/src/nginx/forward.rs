@@ -34,6 +34,10 @@ pub(crate) struct Proxy {
 /// The target as the client sent it.
 const UNTOUCHED: &str = "${request_uri}";
 
+/// The path of the request and its query.
+const AS_IT_IS: [&str; 3] =
+    ["${uri}${is_args}${args}", "${uri}${is_args}${query_string}", "${document_uri}${is_args}${args}"];
+
 impl Proxy {
     /// Reads the argument of `proxy_pass`.
     ///
@@ -51,6 +55,9 @@ impl Proxy {
             });
         };
         let default = if tls { 443 } else { 80 };
+        // The path as it is by then, and the query: what goes on without a URI.
+        let rest =
+            AS_IT_IS.iter().find_map(|end| rest.strip_suffix(end)).filter(|rest| !rest.contains("${")).unwrap_or(rest);
         let is_untouched = rest.ends_with(UNTOUCHED);
         let rest = rest.strip_suffix(UNTOUCHED).unwrap_or(rest);
         if is_untouched && rest.trim_start_matches("unix:/").contains(['/', '?']) {

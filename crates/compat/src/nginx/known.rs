@@ -395,8 +395,16 @@ pub(crate) fn audit(level: &[Directive], report: &Report, comments: &mut Vec<Str
         if name == "map" && (is_for_upgrades(level, directive) || defined::usual(directive).is_some()) {
             continue;
         }
-        comments.push(report.left_out(&directive.place, &directive.shown(), why));
+        comments.push(match is_for_programs_beside(name) {
+            true => report.beside(&directive.place, &directive.shown()),
+            false => report.left_out(&directive.place, &directive.shown(), why),
+        });
     }
+}
+
+/// Whether a directive is about programs that speak FastCGI, uwsgi or SCGI.
+pub(crate) fn is_for_programs_beside(name: &str) -> bool {
+    ["fastcgi_", "uwsgi_", "scgi_"].iter().any(|start| name.starts_with(start))
 }
 
 /// Whether a directive has servers connected to from the client's own address.

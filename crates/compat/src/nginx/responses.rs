@@ -40,6 +40,17 @@ const EXTENSIONS: [&str; 20] = [
     "woff2",
 ];
 
+/// Why an `error_page` is left out.
+const NO_PAGE: &str = "a page is a file of HTML for its status, and this is none that could be read";
+
+/// The same, where it sends somebody to sign in whom a service does not know.
+const SIGN_IN: &str = "who is not signed in gets what the service responds: in `forward_auth`, write the `path` at which it redirects by itself (oauth2-proxy \
+                       `/`, Authelia `/api/authz/forward-auth`), as docs/access.md shows";
+
+/// What a client of ACME proves names by.
+const ORDERED: &str = "certificates are ordered here, and what proves names is responded to before any route: write `keystores: { main: { acme: { folder: \
+                       /var/lib/portunus/acme, accept_terms: true, names: [NAME] } } }`, and remove this route";
+
 impl<'d> Making<'d> {
     /// A location that serves files: one alone is a fixed response, and with `try_files` the upstream gets what is no file.
     pub(crate) fn filed(&mut self, scope: &Scope<'d>, location: &'d Directive, values: Values) -> Map {
@@ -57,7 +68,7 @@ impl<'d> Making<'d> {
                 keys.comment(self.report.left_out(&tried.place, &tried.shown(), how));
                 return keys;
             }
-            return self.closed(tried, "files are not served");
+            return self.beside(tried);
         }
         if let Some(guard) = guards::at(scope).first() {
             let why =
@@ -66,12 +77,10 @@ impl<'d> Making<'d> {
         }
         match self.one_file(scope, location) {
             Some(keys) => keys,
-            None => {
-                let mut keys = crate::sites::respond(501);
-                let why = "files are not served; answered 501";
-                keys.comment(self.report.left_out(&location.place, &location.shown(), why));
-                keys
+            None if start_of(location).is_some_and(|start| start.starts_with("/.well-known/acme-challenge")) => {
+                self.closed(location, ORDERED)
             }
+            None => self.beside(location),
         }
     }
 
@@ -136,7 +145,9 @@ impl<'d> Making<'d> {
                     }
                 }
                 None => {
-                    let why = "a page is a file of HTML for its status, and this is none that could be read";
+                    let is_asked = scope.one("auth_request").is_some_and(|service| service.arg(0) != "off");
+                    let is_sign_in = is_asked && codes.iter().any(|code| matches!(code.as_str(), "401" | "403"));
+                    let why = if is_sign_in { SIGN_IN } else { NO_PAGE };
                     route.comment(self.report.left_out(&directive.place, &directive.shown(), why));
                 }
             }

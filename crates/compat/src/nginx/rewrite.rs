@@ -16,6 +16,12 @@ use crate::stripped::is_stripped;
 /// What may be lost within an `if`, with a comment.
 const HARMLESS: [&str; 6] = ["access_log", "add_header", "expires", "gzip", "limit_rate", "log_not_found"];
 
+/// The field by which a proxy in front says how the client came.
+const PROTOCOL: &str = "x-forwarded-proto";
+
+/// Longest text for which all others are written as an expression.
+const MAX_OTHER_THAN: usize = 40;
+
 /// The native expression for an empty value.
 const NOTHING: &str = "(?:)";
 
@@ -380,7 +386,30 @@ impl Reading<'_> {
                 }
             }
         }
-        self.exact(directive, &whom, rules)
+        let rules = self.exact(directive, &whom, rules);
+        self.trusting(directive, &whom, rules)
+    }
+
+    /// Who says that the client came by http is a proxy in front, which has to be named: until then, nobody is believed. A redirect opens nothing.
+    fn trusting<'d>(&mut self, directive: &'d Directive, whom: &Whom, mut rules: Vec<Rule<'d>>) -> Vec<Rule<'d>> {
+        let Whom::Like(when) = whom else { return rules };
+        if !when.values.iter().any(|value| value.name == PROTOCOL) {
+            return rules;
+        }
+        let redirects =
+            |rule: &Rule<'d>| matches!(&rule.outcome, Outcome::Keys(keys) if keys.get("redirect").is_some());
+        if rules.iter().all(redirects) {
+            let why = format!(
+                "`{PROTOCOL}` counts from `trusted_proxies` alone: add `trusted_proxies: [ADDRESS]` with those of the proxies in front that set it"
+            );
+            self.comments.push(self.report.left_out(&directive.place, &directive.shown(), &why));
+            return rules;
+        }
+        for rule in &mut rules {
+            let why = format!("`{PROTOCOL}` is what any client may send, and is removed before routes are chosen");
+            rule.outcome = self.closed(directive, &why);
+        }
+        rules
     }
 
     /// Of a field that comes twice nginx reads one value, and ours any: that may turn somebody away, but not let him in.
@@ -493,10 +522,10 @@ impl Reading<'_> {
         let (of, name) = (Of::Header, name.replace('_', "-"));
         let wanted = matches(operator, right)?;
         // From trusted proxies some stay; there, they hold whoever sends them.
-        if is_stripped(&name) {
+        if name != PROTOCOL && is_stripped(&name) {
             return Err(format!("`{name}` is what any client may send, and is removed before routes are chosen"));
         }
-        if FieldKind::of(name.as_bytes()) != FieldKind::Plain || name == "cookie" {
+        if name != PROTOCOL && FieldKind::of(name.as_bytes()) != FieldKind::Plain || name == "cookie" {
             return Err(format!("`{name}` is read by the proxy itself, or made one of several"));
         }
         Ok(When::value_of(of, &name, wanted))
@@ -511,6 +540,9 @@ fn matches(operator: &str, right: &str) -> Result<Vec<Match>, String> {
         "=" if right.is_empty() => vec![Match::Regex(NOTHING.to_owned()), Match::Absent],
         "=" => vec![Match::Exact(right.to_owned())],
         "!=" if right.is_empty() => vec![Match::Regex(".+".to_owned())],
+        "!=" if right.len() <= MAX_OTHER_THAN && right.is_ascii() => {
+            vec![Match::Regex(other_than(right)), Match::Absent]
+        }
         "~" | "~*" => {
             let text = native(right, operator == "~*", Subject::Value)?;
             let takes_nothing = Expression::new(&text).map_err(|(what, _)| what)?.matches(b"");
@@ -520,6 +552,22 @@ fn matches(operator: &str, right: &str) -> Result<Vec<Match>, String> {
         }
         _ => return Err("that something is not so cannot be a condition".to_owned()),
     })
+}
+
+/// A native expression for all that is another text than this one: what ends before it does, differs somewhere, or goes on.
+fn other_than(text: &str) -> String {
+    let mut out = vec![NOTHING.to_owned()];
+    let mut so_far = String::new();
+    for byte in text.bytes() {
+        if !so_far.is_empty() {
+            out.push(so_far.clone());
+        }
+        let shown = if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("\\x{byte:02x}") };
+        out.push(format!("{so_far}[^{shown}].*"));
+        so_far.push_str(&shown);
+    }
+    out.push(format!("{so_far}.+"));
+    out.join("|")
 }
 
 /// Whether an expression matches every path, and the target with the path in place of its group.

@@ -253,11 +253,7 @@ impl<'d> Making<'d> {
         cells.extend(rest);
         if !covers_all && self.server_scope.one("root").is_some() {
             let mut keys = respond(501);
-            keys.comment(self.report.left_out(
-                &server.place,
-                "server",
-                "files are not served; what no location takes is answered 501",
-            ));
+            keys.comment(self.report.beside(&server.place, "server"));
             cells.push(self.cell(Language::Prefix("/".to_owned()), stages.to_vec(), keys));
         }
     }
@@ -446,9 +442,19 @@ impl<'d> Making<'d> {
             return respond(403);
         }
         if let Some(directive) = location.inner().iter().find(|directive| known::is_handler(&directive.name)) {
+            if known::is_for_programs_beside(&directive.name) {
+                return self.beside(directive);
+            }
             return self.closed(directive, "nothing here does this");
         }
         self.filed(scope, location, values)
+    }
+
+    /// The keys for what a program beside has to serve.
+    pub(crate) fn beside(&self, directive: &Directive) -> Map {
+        let mut keys = respond(501);
+        keys.comment(self.report.beside(&directive.place, &directive.shown()));
+        keys
     }
 
     /// The keys for a handler that cannot be carried.

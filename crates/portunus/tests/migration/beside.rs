@@ -119,6 +119,12 @@ impl Beside {
         Beside::start_given(program, text, listeners, dir, &[])
     }
 
+    /// The same, where somebody adds this to what was imported.
+    pub fn start_edited(program: &Program, text: &str, listeners: &[&str], edit: &str) -> Beside {
+        let dir = certificates(&[("a.test", false), ("b.test", false)]);
+        Beside::start_all(program, text, listeners, dir, (&[], edit))
+    }
+
     /// The same, where the import is given options.
     pub fn start_given(
         program: &Program,
@@ -126,6 +132,16 @@ impl Beside {
         listeners: &[&str],
         dir: TempDir,
         options: &[&std::ffi::OsStr],
+    ) -> Beside {
+        Beside::start_all(program, text, listeners, dir, (options, ""))
+    }
+
+    fn start_all(
+        program: &Program,
+        text: &str,
+        listeners: &[&str],
+        dir: TempDir,
+        (options, edit): (&[&std::ffi::OsStr], &str),
     ) -> Beside {
         let label = |name: char| {
             Upstream::start(move |seen: &Seen| {
@@ -172,7 +188,8 @@ impl Beside {
                 std::net::TcpStream::connect(address).is_ok()
             });
         }
-        let printed = import_with(program.name(), options, &files[1]);
+        let mut printed = import_with(program.name(), options, &files[1]);
+        printed.stdout.extend_from_slice(edit.as_bytes());
         let ours = Some(serve(&printed, dir.path(), listeners.len()));
         let secure = listeners.iter().filter(|name| name.ends_with('s')).map(|name| (*name).to_owned()).collect();
         Beside { _theirs: theirs, ours, upstreams, addresses, secure, dir, printed }

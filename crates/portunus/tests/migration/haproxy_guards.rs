@@ -111,7 +111,7 @@ const HTTP: &[Row] = &[
     ("monitor-uri /pub\nhttp-request deny", Exactly, &["GET /pub", "GET /"]),
     ("tcp-request inspect-delay 1s\ntcp-request content accept if HTTP", Exactly, &["GET /"]),
     // Options and responses.
-    ("option http-restrict-req-hdr-names reject", Closed, &["GET / X.Y: 1"]),
+    ("option http-restrict-req-hdr-names delete", Exactly, &["GET / X.Y: 1"]),
     ("http-response deny if { status 200 }", Closed, &["GET /"]),
     ("http-response set-header x-a 1 if { hdr(x) a }", Closed, &["GET / X: a"]),
     ("use_backend off if { path_beg /off }", Exactly, &["GET /off", "GET /"]),

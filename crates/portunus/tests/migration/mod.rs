@@ -10,6 +10,7 @@ mod guards;
 mod haproxy;
 mod haproxy_checks;
 mod haproxy_guards;
+mod idioms;
 mod ingress;
 mod nginx;
 mod nginx_compression;
