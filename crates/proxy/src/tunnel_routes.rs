@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use config::{NotTls, TunnelConfig, TunnelRule, is_in_network};
+use config::{TunnelConfig, TunnelRule, is_in_network};
 use ipnet::IpNet;
 
 use crate::host_map::HostMap;
@@ -161,8 +161,12 @@ mod tests {
             passthrough: upstream.starts_with("unopened"),
             policies: Vec::new(),
         });
-        let config =
-            TunnelConfig { rules: rules.collect(), not_tls: NotTls::Forward, idle_timeout: None, max_lifetime: None };
+        let config = TunnelConfig {
+            rules: rules.collect(),
+            not_tls: config::NotTls::Forward,
+            idle_timeout: None,
+            max_lifetime: None,
+        };
         let group =
             |name: &String| (name.clone(), Arc::new(Group::new(&Arc::new(UpstreamConfig::new(name.clone()))).unwrap()));
         let groups = config.rules.iter().map(|rule| group(&rule.upstream)).collect();

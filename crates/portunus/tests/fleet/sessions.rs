@@ -39,7 +39,9 @@ routes: [{{ upstream: app }}]
 fn request(node: &Node, version: &str, session: (&str, &Path), fields: &str) -> (bool, String) {
     let (option, file) = session;
     let mut command = Command::new("timeout");
-    command.args(["60", "openssl", "s_client", "-connect", &node.web.to_string(), "-ign_eof", "-servername", "a.test"]).args(NO_SYSTEM_CAS);
+    command
+        .args(["60", "openssl", "s_client", "-connect", &node.web.to_string(), "-ign_eof", "-servername", "a.test"])
+        .args(NO_SYSTEM_CAS);
     let piped = command.arg(version).arg(option).arg(file).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = piped.stderr(Stdio::null()).spawn().expect("openssl is installed (Debian package openssl)");
     let text = format!("GET / HTTP/1.1\r\nHost: a.test\r\n{fields}Connection: close\r\n\r\n");

@@ -30,7 +30,9 @@ fn folder_with_clients(names: &[&str]) -> tempfile::TempDir {
 fn client(gate: &Gate, listener: &str, certificate: Option<&str>) -> Child {
     let address = gate.address(listener).to_string();
     let mut command = Command::new("openssl");
-    command.args(["s_client", "-quiet", "-no_ign_eof", "-connect", &address, "-servername", "a.test"]).args(NO_SYSTEM_CAS);
+    command
+        .args(["s_client", "-quiet", "-no_ign_eof", "-connect", &address, "-servername", "a.test"])
+        .args(NO_SYSTEM_CAS);
     if let Some(name) = certificate {
         let file = format!("{name}.both");
         command.args(["-cert", &file, "-key", &file]);

@@ -74,7 +74,10 @@ fn what_is_not_tls_is_closed_where_it_has_no_place() {
         ("upstream: other, rules: [ { server_name: a.test, upstream: named, passthrough: true } ]", tls),
         // A ClientHello behind it could name what a rule guards.
         ("upstream: other, rules: [ { server_name: a.test, upstream: other, policies: [nobody] } ]", plain),
-        ("rules: [ { server_name: a.test, upstream: named }, { client: 127.0.0.0/8, upstream: other, passthrough: true } ]", tls),
+        (
+            "rules: [ { server_name: a.test, upstream: named }, { client: 127.0.0.0/8, upstream: other, passthrough: true } ]",
+            tls,
+        ),
     ] {
         let gate = gate(tunnel, listener, named, other);
         for (what, bytes) in BEGINNINGS {
