@@ -145,7 +145,10 @@ impl DevCa {
             KeyType::Rsa => KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, RsaKeySize::_2048)?,
             KeyType::Ed25519 => return Err(Error::KeyGenerationUnavailable),
         };
-        let mut params = parameters(first, names.iter().map(|name| (*name).to_owned()).collect())?;
+        // An address there would be compared with permitted names, as if it were one.
+        let called =
+            first.parse::<IpAddr>().map_or_else(|_| (*first).to_owned(), |address| format!("address {address}"));
+        let mut params = parameters(&called, names.iter().map(|name| (*name).to_owned()).collect())?;
         // Said explicitly, because only then the subject key identifier is written too.
         params.is_ca = IsCa::ExplicitNoCa;
         params.use_authority_key_identifier_extension = true;
