@@ -197,10 +197,16 @@ fn elsewhere(object: &'static Object, given: &str) -> Option<String> {
 /// A text as the host that was probably meant, without scheme, port and path; none if it holds none.
 fn host_in(text: &str) -> Option<String> {
     let rest = text.split_once("://").map_or(text, |(_, rest)| rest);
+    if let Some((address, _)) = rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        return address.parse::<std::net::Ipv6Addr>().is_ok().then(|| format!("[{address}]"));
+    }
     let host = rest.split(['/', ':']).next().unwrap_or_default();
     let labels = host.strip_prefix("*.").unwrap_or(host);
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-    let is_host = labels.split('.').all(|label| !label.is_empty() && label.bytes().all(fits));
+    let fits = |label: &str| {
+        let begins = label.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        begins && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+    };
+    let is_host = labels.split('.').all(fits);
     is_host.then(|| host.to_owned())
 }
 

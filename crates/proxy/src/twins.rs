@@ -207,7 +207,9 @@ mod tests {
             "listeners: [{{ name: web, bind: ':80' }}]\n\
              upstreams: {{ app: {{ servers: ['127.0.0.1:1'] }}, same: {{ servers: ['127.0.0.1:1'] }}, other: {{ servers: ['127.0.0.1:2'] }} }}\n\
              policies: {{ staff: {{ allow: ['10.0.0.0/8'] }}, few: {{ rate_limit: {{ rate: 1/s }} }}, all: {{ cors: {{ origins: ['*'] }} }} }}\n\
-             routes: [{routes}]\n"
+             routes: [{}]\n",
+            // Each on a line of its own, which is its place.
+            routes.replace("}, {", "},\n  {")
         );
         let config = config::parse("portunus.yaml", &text, std::path::Path::new("/")).unwrap();
         let table = RouteTable::compile(&config).unwrap();

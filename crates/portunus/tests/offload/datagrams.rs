@@ -368,7 +368,11 @@ fn a_flood_of_flows_does_not_fill_a_group() {
     wait_until(all, || gate.metrics().contains(all));
     assert_eq!(metric(&gate, "server_in_flight", server.address), 8);
     server.is_deaf.store(false, Ordering::SeqCst);
-    assert_eq!(Client::of(gate.address("dns")).ask(b"me"), server.address);
+    let client = Client::of(gate.address("dns"));
+    client.send(b"me");
+    // What the server has not read yet it echoes now, perhaps to a port that this flow has got from one before.
+    let own = std::iter::repeat_with(|| client.response()).take(300).find(|(_, said)| said == b"me");
+    assert_eq!(own.map(|(from, _)| from), Some(server.address));
 }
 
 /// IPv6 carries datagrams that IPv4 cannot: they are lost, and count against nobody.
