@@ -55,7 +55,8 @@ impl Build<'_> {
         }
         // A ClientHello that comes later is read by the server alone, whose names must not lead round what a rule asks.
         let is_guarded = |rule: &TunnelRule| {
-            !(rule.names.is_empty() && rule.alpn.is_empty()) && !(rule.policies.is_empty() && rule.passthrough)
+            let names_something = !rule.names.is_empty() || !rule.alpn.is_empty();
+            names_something && (!rule.policies.is_empty() || !rule.passthrough)
         };
         let not_tls = match read::text(node, "not_tls") {
             Some("reject") => NotTls::Reject,

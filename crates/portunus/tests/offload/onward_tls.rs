@@ -24,7 +24,7 @@ fn the_header_goes_ahead_of_tls() {
         listeners.push_str(&format!("  - {{ name: {form}, {bind}, tunnel: {{ upstream: {form} }} }}\n"));
         upstreams.push_str(&format!(
             "  {form}: {{ servers: [\"unix:haproxy.sock\"], send_proxy: {form}, tls: {{ ca: ca.pem, server_name: a.test }}, \
-             health: {{ path: /, interval: 100ms, fall: 1, rise: 1 }} }}\n"
+             health: {{ path: /, interval: 2s, timeout: 2s, fall: 1, rise: 1 }} }}\n"
         ));
     }
     let gate = Gate::start_in(dir, &yaml(&listeners, &upstreams, ""));
