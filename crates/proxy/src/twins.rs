@@ -107,7 +107,13 @@ fn text(Pair { route, open, paths }: &Pair<'_>) -> String {
         fixes.push(format!("add `{other}` to the paths of `{}`", route.name));
     }
     if paths.keys().any(|twin| *twin != Twin::Slash) {
-        let start = route.path.text.split('{').next().unwrap_or_default().trim_end_matches('/').replace('.', "[.]");
+        let start = route.path.text.split('{').next().unwrap_or_default().trim_end_matches('/');
+        let literal =
+            |letter: char| if ".+*?()|$".contains(letter) { format!("[{letter}]") } else { letter.to_string() };
+        let start: String = match route.path.expression() {
+            None => start.chars().map(literal).collect(),
+            Some(_) => start.to_owned(),
+        };
         fixes.push(format!("add `{{ regex: \"(?i){start}([./].*)?\" }}` to the paths of `{}`", route.name));
     }
     fixes.push(format!("put `policies` of `{}` on `{}` or its host as well", route.name, open.name));

@@ -17,7 +17,7 @@ pub enum NameCheck {
     /// Its subject alternative names (RFC 9525 §2).
     #[default]
     AlternativeNames,
-    /// The same, or its common name where it has no alternative names: what was usual before RFC 6125.
+    /// The same, or its common name where none of those is a DNS name: what was usual before RFC 6125.
     CommonName,
     /// Nothing: whoever has a certificate of the authorities is the server.
     Authority,

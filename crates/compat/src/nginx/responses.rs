@@ -68,7 +68,7 @@ impl<'d> Making<'d> {
                 keys.comment(self.report.left_out(&tried.place, &tried.shown(), how));
                 return keys;
             }
-            return self.beside(tried);
+            return self.beside(tried, scope);
         }
         if let Some(guard) = guards::at(scope).first() {
             let why =
@@ -80,7 +80,7 @@ impl<'d> Making<'d> {
             None if start_of(location).is_some_and(|start| start.starts_with("/.well-known/acme-challenge")) => {
                 self.closed(location, ORDERED)
             }
-            None => self.beside(location),
+            None => self.beside(location, scope),
         }
     }
 

@@ -540,7 +540,7 @@ fn matches(operator: &str, right: &str) -> Result<Vec<Match>, String> {
         "=" if right.is_empty() => vec![Match::Regex(NOTHING.to_owned()), Match::Absent],
         "=" => vec![Match::Exact(right.to_owned())],
         "!=" if right.is_empty() => vec![Match::Regex(".+".to_owned())],
-        "!=" if right.len() <= MAX_OTHER_THAN && right.is_ascii() => {
+        "!=" if right.len() <= MAX_OTHER_THAN && right.is_ascii() && Expression::new(&other_than(right)).is_ok() => {
             vec![Match::Regex(other_than(right)), Match::Absent]
         }
         "~" | "~*" => {

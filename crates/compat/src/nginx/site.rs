@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::fields::Forwarding;
 use super::forward::Proxy;
+use super::guards;
 use super::known;
 use super::listen::Names;
 use super::location::{self, Placed, expression_of, is_exact, start_of};
@@ -253,7 +254,13 @@ impl<'d> Making<'d> {
         cells.extend(rest);
         if !covers_all && self.server_scope.one("root").is_some() {
             let mut keys = respond(501);
-            keys.comment(self.report.beside(&server.place, "server"));
+            keys.comment(match guards::at(&self.server_scope).first() {
+                Some(guard) => {
+                    let why = format!("`{}` ({}) guards it; answered 501", guard.shown(), guard.place);
+                    self.report.left_out(&server.place, "server", &why)
+                }
+                None => self.report.beside(&server.place, "server"),
+            });
             cells.push(self.cell(Language::Prefix("/".to_owned()), stages.to_vec(), keys));
         }
     }
@@ -443,15 +450,19 @@ impl<'d> Making<'d> {
         }
         if let Some(directive) = location.inner().iter().find(|directive| known::is_handler(&directive.name)) {
             if known::is_for_programs_beside(&directive.name) {
-                return self.beside(directive);
+                return self.beside(directive, scope);
             }
             return self.closed(directive, "nothing here does this");
         }
         self.filed(scope, location, values)
     }
 
-    /// The keys for what a program beside has to serve.
-    pub(crate) fn beside(&self, directive: &Directive) -> Map {
+    /// The keys for what a program beside has to serve. Not where somebody is kept out: to that program all clients come from here.
+    pub(crate) fn beside(&self, directive: &Directive, scope: &Scope<'d>) -> Map {
+        if let Some(guard) = guards::at(scope).first() {
+            let why = format!("`{}` ({}) guards it, which a program beside cannot do", guard.shown(), guard.place);
+            return self.closed(directive, &why);
+        }
         let mut keys = respond(501);
         keys.comment(self.report.beside(&directive.place, &directive.shown()));
         keys

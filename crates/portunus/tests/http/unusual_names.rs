@@ -76,3 +76,22 @@ fn names_of_the_framing_and_the_connection_end_theirs() {
         }
     }
 }
+
+/// A server that makes no difference must not get from a client what the configuration says under an unusual name.
+#[test]
+fn the_usual_spelling_of_an_unusual_name_that_is_written_does_not_pass() {
+    for setting in ["", "headers: { unusual_names: drop }\n"] {
+        let upstream = Upstream::ok();
+        let gate = Gate::start(&format!(
+            "{setting}listeners: [{{ name: web, bind: \"127.0.0.1:0\" }}]\nupstreams: {{ app: {{ servers: [\"{}\"] }} }}\n\
+             routes: [{{ upstream: app, request_headers: {{ set: {{ x_user: ada }} }} }}]\n",
+            upstream.address
+        ));
+        let fields = "X-User: root\r\nx_user: root\r\nx.user: root\r\nX-Other: 1\r\n";
+        let (response, _) = ask_on(gate.address("web"), &format!("GET / HTTP/1.1\r\nHost: x\r\n{fields}\r\n"));
+        assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+        let seen = upstream.seen().remove(0);
+        let found = ["x_user", "x-user", "x.user", "x-other"].map(|name| seen.fields(name).join(" "));
+        assert_eq!(found, ["ada", "", "", "1"], "{setting}");
+    }
+}

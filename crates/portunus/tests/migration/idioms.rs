@@ -149,6 +149,40 @@ fn files_and_fastcgi_are_one_finding_that_names_a_server_beside() {
     assert!(config_is_good(&edited), "{edited}");
 }
 
+/// To a server beside, all clients come from here: what nginx keeps from some of them is not handed to it.
+#[test]
+fn what_is_guarded_is_not_for_a_server_beside() {
+    for guarded in [
+        "location /status { allow 127.0.0.1; deny all; fastcgi_pass unix:/run/php.sock; }",
+        "location /login { limit_req zone=one; fastcgi_pass unix:/run/php.sock; }",
+        "allow 127.0.0.1; deny all; root /var/www;",
+        "location / { allow 127.0.0.1; deny all; try_files $uri /index.html; }",
+    ] {
+        let text =
+            format!("limit_req_zone $binary_remote_addr zone=one:1m rate=1r/s; server {{ listen 80; {guarded} }}");
+        let (yaml, said) = imported("nginx", &text);
+        assert!(said.iter().any(|line| line.contains("guards it")), "{guarded}: {said:?}");
+        assert!(
+            !said.iter().any(|line| line.contains("127.0.0.1:8081")) && yaml.contains("status: 501"),
+            "{yaml}\n{said:?}"
+        );
+    }
+}
+
+/// A condition that would be too long to be read closes its place alone.
+#[test]
+fn a_long_secret_that_something_is_not_closes_its_place() {
+    for secret in ["0123456789abcdef0123456789abcdef", "123e4567-e89b-12d3-a456-426614174000", "short"] {
+        let text = format!(
+            "server {{ listen 80; location / {{ if ($http_x_key != \"{secret}\") {{ return 403; }} proxy_pass http://127.0.0.1:1; }} }}"
+        );
+        let (yaml, said) = imported("nginx", &text);
+        assert!(config_is_good(&yaml), "{yaml}");
+        assert_eq!(said.is_empty(), secret == "short", "{said:?}");
+        assert_eq!(yaml.contains("upstream: "), secret == "short", "{yaml}");
+    }
+}
+
 fn config_is_good(text: &str) -> bool {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("portunus.yaml");

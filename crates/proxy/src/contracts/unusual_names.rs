@@ -27,6 +27,9 @@ pub struct UnusualNames {
     declared: HashSet<Vec<u8>>,
     /// Unusual names that contracts declare or the configuration names, in lower case.
     meant: HashSet<Vec<u8>>,
+    /// Usual names, in lower case, as which unusual ones of the configuration are read: what is written or decided by under the one must not come from a
+    /// client under the other.
+    twins: HashSet<Vec<u8>>,
     /// What becomes of all others.
     others: UnusualName,
 }
@@ -50,6 +53,10 @@ impl UnusualNames {
             config.request_fields().partition(|name| folded(name.as_bytes()).is_some());
         names.configured = usual.into_iter().map(fold).collect();
         for name in unusual {
+            let read_as = fold(name);
+            if !names.configured.contains(&read_as) {
+                names.twins.insert(read_as);
+            }
             match names.others {
                 // Where all are removed, nothing of a client is what the configuration reads.
                 UnusualName::Drop => _ = names.declared.insert(fold(name)),
@@ -85,7 +92,16 @@ impl UnusualNames {
 
     /// What becomes of a field of this name.
     pub fn fate(&self, name: &[u8]) -> NameFate {
-        folded(name).map_or(NameFate::GoesOn, |read_as| self.fate_as(name, &read_as))
+        match folded(name) {
+            Some(read_as) => self.fate_as(name, &read_as),
+            None if self.has_twins() && self.twins.contains(&name.to_ascii_lowercase()) => NameFate::Removed,
+            None => NameFate::GoesOn,
+        }
+    }
+
+    /// Whether a usual name may matter, too.
+    pub fn has_twins(&self) -> bool {
+        !self.twins.is_empty()
     }
 
     fn fate_as(&self, name: &[u8], read_as: &[u8]) -> NameFate {

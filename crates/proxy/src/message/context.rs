@@ -61,7 +61,7 @@ impl<'a> Context<'a> {
         let context = Context::new(worker, conn, generation, head);
         remove_unbelieved(&mut head.fields, &context.client, &generation.config.forwarding);
         generation.policies.remove_subject_fields(&mut head.fields);
-        if head.has_unusual_name {
+        if head.has_unusual_name || generation.unusual_names.has_twins() {
             head.has_lost_name = generation.unusual_names.remove(&mut head.fields);
         }
         context

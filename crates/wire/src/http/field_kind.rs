@@ -112,9 +112,13 @@ pub fn may_be_trusted(name: &[u8]) -> bool {
     matches!(FieldKind::of(name), FieldKind::Forwarding | FieldKind::RequestId)
 }
 
-/// Whether a field (any case) goes to a service that is asked about a request as the client sent it: it says neither who the client is nor what it asked for.
+/// Whether a field (any case) goes to a service that is asked about a request as the client sent it: in no spelling does it say who the client is or what it
+/// asked for.
 pub fn is_own_of_client(name: &[u8]) -> bool {
-    FieldKind::of(name) == FieldKind::Plain && !name.eq_ignore_ascii_case(b"x-original-uri")
+    let read_as = folded(name);
+    let name = read_as.as_deref().unwrap_or(name);
+    let is_asked = [&b"x-original-uri"[..], b"x-original-method"].iter().any(|own| name.eq_ignore_ascii_case(own));
+    FieldKind::of(name) == FieldKind::Plain && !is_asked
 }
 
 /// Whether a field (lower case) names the client by its address, so that it may be the one to read it from.

@@ -356,7 +356,7 @@ pub(in crate::shape) static UPSTREAM_TLS: Object = object(
             "verify_name",
             Shape::Choice(&["alternative_names", "common_name", "none"]),
             "alternative_names",
-            "By what of its certificate a server is known. `common_name`: where it has no subject alternative names, by the common name of its subject, as databases and old tools make them. `none`: by its authority alone, which `ca` must name (PostgreSQL's `verify-ca`).",
+            "By what of its certificate a server is known. `common_name`: where none of its subject alternative names is a DNS name, by the common name of its subject, as databases and old tools make them. `none`: by its authority alone, which `ca` must name (PostgreSQL's `verify-ca`).",
         ),
         optional(
             "policy",
