@@ -497,11 +497,10 @@ fn a_service_gets_all_that_a_client_sent() {
          X-Original-Method: PUT\r\nX_Original_URI: /open\r\nx.original.method: PUT\r\nMy_Own: 1\r\n";
     assert_eq!(site.get("/a?q=1", theirs).0, 200);
     let asked = |name: &str| service.seen()[0].fields(name).join(" ");
-    let found = ["host", "x-own", "x-original-uri", "x-forwarded-for", "x-http-method", "connection"].map(asked);
-    assert_eq!(found, ["h.example", "1 2", "/a?q=1", "127.0.0.1", "", ""]);
     // What Portunus says of the request a client says in no spelling.
-    let found = ["x-original-method", "x_original_uri", "x.original.method", "my_own"].map(asked);
-    assert_eq!(found, ["GET", "", "", "1"]);
+    let names = "host x-own my_own x-original-uri x_original_uri x-original-method x.original.method x-forwarded-for x-http-method";
+    let found: Vec<_> = names.split(' ').map(asked).collect();
+    assert_eq!(found, ["h.example", "1 2", "1", "/a?q=1", "", "GET", "", "127.0.0.1", ""]);
 }
 
 /// A session that the service renews reaches the client whatever becomes of the request, and only where that is wanted.
