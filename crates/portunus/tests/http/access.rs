@@ -488,18 +488,15 @@ fn a_service_is_asked_and_its_word_copied() {
     assert_eq!(site.gate.log(1)[0]["user"], "ada");
 }
 
-/// As nginx's `auth_request` shows a service a request, but for what Portunus writes itself.
+/// As nginx's `auth_request` shows a service a request, but for what Portunus says of it, which a client says in no spelling.
 #[test]
 fn a_service_gets_all_that_a_client_sent() {
     let (site, service) =
         with_service(", send: \"*\", host: \"{host}\"", |_| Reply::Keep(b"HTTP/1.1 204 No\r\n\r\n".to_vec()));
-    let theirs = "X-Own: 1\r\nX-Own: 2\r\nX-Forwarded-For: 9.9.9.9\r\nX-Original-URI: /open\r\nX-HTTP-Method: PUT\r\n\
-         X-Original-Method: PUT\r\nX_Original_URI: /open\r\nx.original.method: PUT\r\nMy_Own: 1\r\n";
-    assert_eq!(site.get("/a?q=1", theirs).0, 200);
-    let asked = |name: &str| service.seen()[0].fields(name).join(" ");
-    // What Portunus says of the request a client says in no spelling.
+    let theirs = "X-Own: 1|X-Own: 2|My_Own: 1|X-Forwarded-For: 9.9.9.9|X-Original-URI: /open|X_Original_URI: /open|X-Original-Method: PUT|x.original.method: PUT|X-HTTP-Method: PUT|";
+    assert_eq!(site.get("/a?q=1", &theirs.replace('|', "\r\n")).0, 200);
     let names = "host x-own my_own x-original-uri x_original_uri x-original-method x.original.method x-forwarded-for x-http-method";
-    let found: Vec<_> = names.split(' ').map(asked).collect();
+    let found: Vec<_> = names.split(' ').map(|name| service.seen()[0].fields(name).join(" ")).collect();
     assert_eq!(found, ["h.example", "1 2", "1", "/a?q=1", "", "GET", "", "127.0.0.1", ""]);
 }
 
