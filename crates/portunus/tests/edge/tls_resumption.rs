@@ -103,8 +103,8 @@ fn tickets_outlive_a_restart_by_a_file_that_is_ours_alone() {
     resumes(&gate, true);
 
     // Others may have read it: nothing is resumed, and nothing is written there.
-    let before = std::fs::read(gate.dir.path().join("tickets")).unwrap();
     let (_, dir) = gate.stop_and_keep();
+    let before = std::fs::read(dir.path().join("tickets")).unwrap();
     std::fs::set_permissions(dir.path().join("tickets"), PermissionsExt::from_mode(0o640)).unwrap();
     let gate = started(dir);
     gate.wait_for("no session from before is resumed");
