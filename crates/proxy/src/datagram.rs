@@ -23,7 +23,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::{DatagramHeader, Place};
+use config::{DatagramHeader, Place, SendProxy};
 use net::clock::coarse;
 use net::transparent::canonical;
 use net::udp::{Batch, Mailer, Outgoing, Sent};
@@ -238,16 +238,18 @@ impl Relay {
                 .chunk_by(|one, next| one.flow == next.flow)
                 .filter_map(|of_one| Some((of_one.first()?.flow, of_one)))
         };
-        let heads: Vec<_> = by_flow().map(|(id, _)| flows.table.get(id)?.request_head.clone()).collect();
+        let has_heads = rule.group.as_ref().is_some_and(|group| group.config.send_proxy != SendProxy::Off);
+        let head_of = |(id, _): (FlowId, &[Pending])| flows.table.get(id)?.request_head.clone();
+        let heads: Vec<_> = if has_heads { by_flow().map(head_of).collect() } else { Vec::new() };
         let mut outgoing = Vec::with_capacity(pending.len());
-        for ((id, of_one), head) in by_flow().zip(&heads) {
+        for (at, (id, of_one)) in by_flow().enumerate() {
             let Some(flow) = flows.table.get(id) else {
                 // Another flow of the same batch has pushed it out.
                 worker.report.datagrams_lost(&config.name, of_one.len());
                 continue;
             };
             outgoing.clear();
-            let head = head.as_deref().unwrap_or_default();
+            let head = heads.get(at).and_then(Option::as_deref).unwrap_or_default();
             let payloads = of_one.iter().filter_map(|one| batch.get(one.slot).bytes.get(one.start..one.end));
             let payloads = payloads.filter(|payload| flow.passes(false, payload.len(), worker));
             outgoing.extend(payloads.map(|payload| Outgoing { head, payload, to: None, from: None, ecn: 0 }));

@@ -253,14 +253,7 @@ impl<'d> Making<'d> {
         cells.extend(folders);
         cells.extend(rest);
         if !covers_all && self.server_scope.one("root").is_some() {
-            let mut keys = respond(501);
-            keys.comment(match guards::at(&self.server_scope).first() {
-                Some(guard) => {
-                    let why = format!("`{}` ({}) guards it; answered 501", guard.shown(), guard.place);
-                    self.report.left_out(&server.place, "server", &why)
-                }
-                None => self.report.beside(&server.place, "server"),
-            });
+            let keys = self.beside(server, &self.server_scope);
             cells.push(self.cell(Language::Prefix("/".to_owned()), stages.to_vec(), keys));
         }
     }

@@ -28,18 +28,20 @@ pub(super) fn bind(text: &str, base: &Path) -> Result<Vec<Endpoint>, Fault> {
         let every = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
         return Ok(every.map(|address| Endpoint::Tcp(SocketAddr::new(address, port))).to_vec());
     }
-    if let Some(address) = with_interface(text) {
-        return Ok(vec![Endpoint::Tcp(address?)]);
+    match socket_address(text)? {
+        Some(address) => Ok(vec![Endpoint::Tcp(address)]),
+        None => Err(not_an_address(text, &bind_fix(text))),
     }
-    if let Ok(address) = text.parse() {
-        return Ok(vec![Endpoint::Tcp(address)]);
-    }
-    Err(not_an_address(text, &bind_fix(text)))
+}
+
+/// Reads an IP address with its port, and its interface where it needs one. None for what is none.
+pub(super) fn socket_address(text: &str) -> Result<Option<SocketAddr>, Fault> {
+    with_interface(text).unwrap_or_else(|| Ok(text.parse().ok()))
 }
 
 /// Reads a link-local address, which means nothing without an interface, and any other address that has one: `[fe80::1%eth0]:53` (RFC 4007 §11). None for
 /// what is neither.
-pub(super) fn with_interface(text: &str) -> Option<Result<SocketAddr, Fault>> {
+fn with_interface(text: &str) -> Option<Result<Option<SocketAddr>, Fault>> {
     let (literal, port) = text.strip_prefix('[')?.rsplit_once("]:")?;
     let (ip, interface) = match literal.split_once('%') {
         Some((ip, interface)) => (ip, Some(interface)),
@@ -54,7 +56,7 @@ pub(super) fn with_interface(text: &str) -> Option<Result<SocketAddr, Fault>> {
             fault("names an interface, and is not a link-local address", format!("write `[{ip}]:{port}`"))
         }
         Some(interface) => match net::listen::interface(interface) {
-            Some(index) => Some(Ok(SocketAddrV6::new(ip, port, 0, index).into())),
+            Some(index) => Some(Ok(Some(SocketAddrV6::new(ip, port, 0, index).into()))),
             None => fault("names an interface that this machine has not", "`ip link` lists them".to_owned()),
         },
     }
@@ -122,10 +124,10 @@ pub(super) fn server(text: &str, base: &Path, service: Service) -> Result<Server
         Service::Names => 53,
         Service::Counters => 6379,
     };
-    match with_interface(text).transpose()?.map_or_else(|| text.parse::<SocketAddr>(), Ok) {
-        Ok(address) if address.port() != 0 => return Ok(ServerAddress::Ip(address)),
-        Ok(_) => return Err(fault("use a port from 1 to 65535".to_owned())),
-        Err(_) => {}
+    match socket_address(text)? {
+        Some(address) if address.port() != 0 => return Ok(ServerAddress::Ip(address)),
+        Some(_) => return Err(fault("use a port from 1 to 65535".to_owned())),
+        None => {}
     }
     if let Ok(address) = text.parse::<IpAddr>() {
         return Err(fault(format!("add a port: `{}`", SocketAddr::new(address, port))));

@@ -273,16 +273,13 @@ fn udp_address(endpoint: Endpoint) -> Result<SocketAddr, Fault> {
 
 fn target(text: &str) -> Result<SocketAddr, Fault> {
     let fault = |fix: String| Fault::new(format!("{} is not the address of a target", shown(text)), fix);
-    if let Some(address) = address::with_interface(text) {
-        return address;
-    }
-    match text.parse::<SocketAddr>() {
-        Ok(address) if address.port() == 0 => Err(fault("use a port from 1 to 65535".to_owned())),
-        Ok(address) if address.ip().is_unspecified() => {
+    match address::socket_address(text)? {
+        Some(address) if address.port() == 0 => Err(fault("use a port from 1 to 65535".to_owned())),
+        Some(address) if address.ip().is_unspecified() => {
             Err(fault("name the address that the application answers from, such as `127.0.0.1:5353`".to_owned()))
         }
-        Ok(address) => Ok(net::transparent::canonical(address)),
-        Err(_) => match text.parse::<IpAddr>() {
+        Some(address) => Ok(net::transparent::canonical(address)),
+        None => match text.parse::<IpAddr>() {
             Ok(address) => Err(fault(format!("add a port: `{}`", SocketAddr::new(address, 5353)))),
             Err(_) if is_name(text) => Err(fault("name one upstream and nothing else, or write addresses".to_owned())),
             Err(_) => Err(fault(

@@ -19,8 +19,8 @@ pub struct TunnelConfig {
     pub max_lifetime: Option<Duration>,
 }
 
-/// Connections that do not begin with TLS where a ClientHello is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Connections that do not begin with TLS where a ClientHello is read: each allows what those before it do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NotTls {
     /// Closed.
     Reject,

@@ -149,8 +149,7 @@ impl TunnelSettings {
     fn plain(&self, client: Option<IpAddr>, least: NotTls) -> Option<&Arc<TunnelRoute>> {
         let known = Known { name: None, protocols: &[], client, is_opened: false };
         // A rule that opens TLS is for what comes out of it.
-        let is_allowed = self.config.not_tls == NotTls::ForwardSilent || self.config.not_tls == least;
-        self.routes.find(known).filter(|route| route.passthrough && is_allowed)
+        self.routes.find(known).filter(|route| route.passthrough && self.config.not_tls >= least)
     }
 }
 
