@@ -1,5 +1,6 @@
 //! What active checks ask of a server, and which answers are those of a healthy one.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,7 +9,7 @@ use http::{HeaderMap, HeaderValue, Response};
 
 use super::upstreams::gate;
 use crate::harness::http2::http2_server;
-use crate::harness::{Gate, Reply, Seen, Upstream, exchange, statuses, wait_until};
+use crate::harness::{Gate, Reply, Seen, Upstream, exchange, rejecting, statuses, wait_until};
 
 /// A group of one server that is checked often. One that is to stay healthy may be late now and then.
 fn checked(address: impl std::fmt::Display, is_well: bool, health: &str, more: &str) -> Gate {
@@ -82,8 +83,9 @@ fn a_check_may_go_to_another_port() {
     assert_eq!(get(&gate), 503);
     assert!(checks(&server).is_empty() && checks(&admin)[0].line() == "GET /h HTTP/1.1");
     // Nobody listens there: that is no silence of the server's own port.
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let other = checked(server.address, false, &format!("path: none, port: {closed}"), ", when_all_down: try_anyway");
+    let (closed, _held) = rejecting(Ipv4Addr::LOCALHOST);
+    let other =
+        checked(server.address, false, &format!("path: none, port: {}", closed.port()), ", when_all_down: try_anyway");
     other.wait_for("\"healthy\":false");
     assert_eq!(get(&other), 200);
 }

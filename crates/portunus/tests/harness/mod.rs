@@ -29,6 +29,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use keystore::dev_ca::{DevCa, Purpose};
+use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
 
 pub use running::{Running, member};
@@ -43,13 +44,21 @@ pub const NO_SYSTEM_CAS: [&str; 3] = ["-no-CAfile", "-no-CApath", "-no-CAstore"]
 pub const PORTUNUS: &str = env!("CARGO_BIN_EXE_portunus");
 
 /// An address that nobody listens at, and nobody will but who is given it: each call has a loopback address of its own, so no other test can be given
-/// the port meanwhile.
+/// the port meanwhile. Never listened at either: a process that was just forked would go on listening until it runs its program.
 pub fn vacant() -> SocketAddr {
     static CALLS: AtomicU16 = AtomicU16::new(1);
     let [.., process] = std::process::id().to_be_bytes();
     let [high, low] = CALLS.fetch_add(1, Ordering::Relaxed).to_be_bytes();
     let address = Ipv4Addr::new(127, 64 | (process & 63), high, low);
-    TcpListener::bind((address, 0)).unwrap().local_addr().unwrap()
+    rejecting(address).0
+}
+
+/// A port of this address that rejects connections for as long as the socket lives: bound, never listened at.
+pub fn rejecting(address: Ipv4Addr) -> (SocketAddr, Socket) {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.set_reuse_address(true).unwrap();
+    socket.bind(&SocketAddr::from((address, 0)).into()).unwrap();
+    (socket.local_addr().unwrap().as_socket().unwrap(), socket)
 }
 
 /// A running gate.
