@@ -57,7 +57,14 @@ pub struct Storage {
 /// The right to order certificates for a folder, as long as it is kept. Goes with the process, however that ends.
 #[derive(Debug)]
 pub struct Lock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for Lock {
+    /// Closing the file would not do: a process that was just forked holds a copy until it runs its program.
+    fn drop(&mut self) {
+        let _ = flock(&self.file, FlockOperation::Unlock);
+    }
 }
 
 /// What is known of a certificate beside itself.
@@ -174,7 +181,7 @@ impl Storage {
         let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
         let file = file.map_err(|error| unwritable(&path, &error))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Lock { _file: file })),
+            Ok(()) => Ok(Some(Lock { file })),
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
             Err(error) => Err(unwritable(&path, &error.into())),
         }

@@ -15,7 +15,7 @@ use crate::harness::{
 const SHORT: &str = "limits: { request_header_timeout: 300ms, keep_alive_timeout: 300ms, client_idle_timeout: 300ms, min_body_rate: 1MB }";
 
 /// Handshakes have their time elsewhere: a slow machine needs some for one.
-const STALLED: &str = "limits: { handshake_timeout: 300ms }";
+const STALLED: &str = "limits: { handshake_timeout: 3s }";
 
 fn short(upstream: &Upstream) -> Gate {
     gate(upstream.address, Parts { file: SHORT, ..Parts::default() })
@@ -88,7 +88,8 @@ fn a_slow_body_is_408_and_never_whole_upstream() {
 #[test]
 fn what_was_sent_quickly_buys_no_slow_rest() {
     let upstream = Upstream::ok();
-    let gate = short(&upstream);
+    let file = "limits: { client_idle_timeout: 5s, min_body_rate: 1MB }";
+    let gate = gate(upstream.address, Parts { file, ..Parts::default() });
     let mut client = connect(gate.address("web"));
     // At the least rate this would be enough for forty seconds.
     client.write_all(b"POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 60000000\r\n\r\n").unwrap();

@@ -202,7 +202,7 @@ fn a_server_that_hangs_costs_its_deadline_and_nobody_elses_tokens() {
         "good" => json(r#"{"active":true,"scope":"read"}"#),
         _ => Reply::Silence,
     });
-    let site = bank(&server, ", timeout: 300ms, max_concurrent_lookups: 2");
+    let site = bank(&server, ", timeout: 3s, max_concurrent_lookups: 2");
     assert_eq!(ask(&site, "GET /accounts", "good").status, 200);
     // More than can be asked about at once: those without a turn are told so, and none waits for longer than its own deadline.
     let said: Vec<(u16, String)> = std::thread::scope(|scope| {
@@ -214,7 +214,7 @@ fn a_server_that_hangs_costs_its_deadline_and_nobody_elses_tokens() {
             })
         };
         let clients: Vec<_> = (0..6).map(asking).collect();
-        wait_until("lookups hang", || server.seen().len() == 3);
+        wait_until("lookups hang", || server.seen().len() >= 3);
         assert_eq!(ask(&site, "GET /accounts", "good").status, 200, "what is known needs no server");
         clients.into_iter().map(|client| client.join().unwrap()).collect()
     });

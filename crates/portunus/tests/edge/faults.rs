@@ -6,7 +6,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 
 use super::{ask, get, metric, yaml};
-use crate::harness::{Gate, Reply, Upstream, connect, exchange, read_response, read_to_end, statuses, wait_until};
+use crate::harness::{
+    Gate, Reply, Upstream, connect, exchange, read_response, read_to_end, statuses, vacant, wait_until,
+};
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
@@ -27,7 +29,7 @@ fn serve_one_and_die(listener: TcpListener) -> std::thread::JoinHandle<()> {
 
 #[test]
 fn an_upstream_that_died_is_used_again_when_it_is_back() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = TcpListener::bind(vacant()).unwrap();
     let address = listener.local_addr().unwrap();
     let other = Upstream::ok();
     let ejection = "], ejection: { failures: 2, duration: 100ms }";

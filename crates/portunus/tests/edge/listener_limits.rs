@@ -18,7 +18,7 @@ fn a_listener_and_a_route_have_limits_of_their_own() {
         "workers: 1
 limits: {{ max_body: 64B, max_headers: 10 }}
 listeners:
-  - {{ name: public, bind: \"127.0.0.1:0\", limits: {{ max_body: 8B, max_headers: 4, max_header_bytes: 1KiB, request_header_timeout: 300ms }} }}
+  - {{ name: public, bind: \"127.0.0.1:0\", limits: {{ max_body: 8B, max_headers: 4, max_header_bytes: 1KiB, request_header_timeout: 2s }} }}
   - {{ name: inner, bind: \"127.0.0.2:0\" }}
 upstreams:
   app: {{ servers: [\"{}\"] }}

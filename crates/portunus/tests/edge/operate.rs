@@ -300,7 +300,9 @@ fn what_operators_said_passes_to_the_next_process() {
     site.said(&["drain", &site.name(0)]);
     site.said(&["weight", &site.name(1), "9"]);
     site.said(&["maintenance", "on"]);
+    let before = site.gate.pid();
     let upgraded = site.said(&["upgrade"]);
+    wait_until("the process before to end", || !super::upgrade::is_alive(before));
     let pid: i32 = upgraded.split(' ').nth(2).unwrap().parse().unwrap();
     let (seen, response) = site.send(1);
     assert!(seen == [0, 0] && response.starts_with("HTTP/1.1 503 "), "{seen:?} {response}");

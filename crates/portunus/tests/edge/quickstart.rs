@@ -61,14 +61,14 @@ fn busy(pid: u32) -> f64 {
 /// What a newcomer waits for: keys, certificates, a file, a listener, a page. Nothing in it waits for anything, so that the time on a processor is what it
 /// takes where the machine has nothing else to do; what a busy machine adds is not ours.
 #[test]
-fn a_page_within_a_second() {
+fn a_page_within_three_seconds_of_a_debug_build() {
     let place = tempfile::tempdir().unwrap();
     let (folder, address) = (place.path().join("new"), vacant());
     let begun = std::time::Instant::now();
     let running = started(&folder, address);
     assert!(fetched(&folder, &format!("https://{address}/")).contains("Portunus is running"));
     let (elapsed, busy) = (begun.elapsed().as_secs_f64(), busy(running.pid()));
-    assert!(busy > 0.0 && elapsed.min(busy) < 1.0, "{elapsed} s, of which {busy} s on a processor");
+    assert!(busy > 0.0 && elapsed.min(busy) < 3.0, "{elapsed} s, of which {busy} s on a processor");
 }
 
 #[test]

@@ -276,6 +276,6 @@ fn a_node_is_drained_and_comes_back() {
     nodes.insert(0, site.node("a", &[]));
     assert_eq!(ready(&nodes[0]), 503, "from the first question on");
     at_once(&site, &["drain", "a", "--undo"], &nodes[..1], |node| ready(node) == 200 && !closes(node));
-    at_once(&site, &["drain", "a", "--for", "3s"], &nodes[..1], |node| ready(node) == 503);
+    at_once(&site, &["drain", "a", "--for", "15s"], &nodes[..1], |node| ready(node) == 503);
     wait_until("the drain to end", || ready(&nodes[0]) == 200);
 }

@@ -84,7 +84,7 @@ fn a_roll_out_halts_where_errors_rise() {
                 }
             });
         }
-        let pushed = site.push(&["--watch", "3600"]);
+        let pushed = site.push(&["--watch", "300"]);
         is_over.store(true, Ordering::Relaxed);
         pushed
     });
@@ -121,7 +121,7 @@ fn a_roll_out_survives_its_driver() {
     let mut nodes = site.nodes(&["a", "b", "c"]);
     site.wait_for_nodes(3);
     site.write("two", "");
-    site.pushed(&["--watch", "5", "--no-wait"]);
+    site.pushed(&["--watch", "20", "--no-wait"]);
     nodes[0].wait_to_say("two");
     let driver = wait_for_driver(&site);
     let at = nodes.iter().position(|node| node.name == driver).unwrap();
@@ -226,7 +226,7 @@ fn a_roll_out_halts_where_requests_become_slow() {
     let upstream = Upstream::start(|seen| {
         // The change sends them where responses take their time.
         if seen.line().contains("/slow") {
-            std::thread::sleep(Duration::from_millis(150));
+            std::thread::sleep(Duration::from_secs(1));
         }
         Reply::Keep(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx".to_vec())
     });
@@ -248,7 +248,7 @@ fn a_roll_out_halts_where_requests_become_slow() {
                 }
             });
         }
-        let pushed = site.push(&["--watch", "3600"]);
+        let pushed = site.push(&["--watch", "300"]);
         is_over.store(true, Ordering::Relaxed);
         pushed
     });

@@ -796,5 +796,5 @@ fn a_service_that_hangs_is_waited_for_no_longer_than_its_time() {
     assert_eq!(site.get("/open", "").0, 200, "others do not wait");
     let line = &site.gate.log(1)[0];
     assert_eq!((&line["reason"], &line["fault"]), (&"auth_service_timeout".into(), &"upstream".into()));
-    assert_eq!((service.seen().len(), site.upstream.seen().len()), (1, 1));
+    wait_until("the question", || (service.seen().len(), site.upstream.seen().len()) == (1, 1));
 }

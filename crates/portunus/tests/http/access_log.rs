@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{Shutdown, SocketAddr, TcpListener, UdpSocket};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -224,8 +224,10 @@ fn stream(address: SocketAddr, broken: usize) -> Arc<Mutex<Vec<u8>>> {
             std::thread::spawn(move || {
                 let mut buffer = [0; 4096];
                 while let Ok(length @ 1..) = connection.read(&mut buffer) {
+                    // Before anybody sees what came: the end must be there before the next lines.
+                    let is_broken = number < broken && connection.shutdown(Shutdown::Both).is_ok();
                     kept.lock().unwrap().extend_from_slice(&buffer[..length]);
-                    if number < broken {
+                    if is_broken {
                         return;
                     }
                 }
@@ -366,6 +368,7 @@ input(type=\"imuxsock\" Socket=\"{unix}\" useSpecialParser=\"off\" parseHostname
         let mut read = Vec::new();
         wait_until(&format!("four lines over {address}"), || {
             let text = fs::read_to_string(&out).unwrap_or_default();
+            let (text, _unfinished) = text.rsplit_once('\n').unwrap_or_default();
             read = text.lines().skip(before).map(str::to_owned).collect();
             read.len() >= TARGETS.len()
         });
@@ -390,7 +393,7 @@ fn syslog_under_tls_goes_to_whom_the_certificate_names() {
     let out = dir.path().join("out");
     let mut command = Command::new("openssl");
     command
-        .args(["s_server", "-accept", &address.to_string(), "-naccept", "9", "-cert"])
+        .args(["s_server", "-accept", &address.to_string(), "-naccept", "999", "-cert"])
         .arg(&pair)
         .arg("-key")
         .arg(&pair);

@@ -273,7 +273,7 @@ fn request(path: &'static str) -> Vec<(&'static str, &'static [u8])> {
 #[test]
 fn a_place_is_free_again_however_a_request_ends() {
     let upstream = Upstream::start(ending);
-    let route = ", policies: [one, nobody], upgrades: [websocket], max_body: 1KiB, response_header_timeout: 300ms";
+    let route = ", policies: [one, nobody], upgrades: [websocket], max_body: 1KiB, response_header_timeout: 3s";
     let policies = "one: { concurrency_limit: { max_in_flight: 1 } }, nobody: { deny: 192.0.2.66 }";
     let gate = gate(1, &upstream, policies, ["", route]);
     let is_taken = || get(&gate, "/now", "192.0.2.1", "").0 == 429;

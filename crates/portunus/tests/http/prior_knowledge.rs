@@ -61,7 +61,7 @@ fn a_preface_may_come_in_pieces() {
 #[test]
 fn what_only_begins_like_a_preface_is_no_request() {
     let upstream = Upstream::ok();
-    let gate = gate(upstream.address, Parts { file: "limits: { request_header_timeout: 300ms }", ..Parts::default() });
+    let gate = gate(upstream.address, Parts { file: "limits: { request_header_timeout: 2s }", ..Parts::default() });
     // Another line follows the first: HTTP/1.
     for (sent, expected) in [
         (&b"PRI * HTTP/2.0\r\nHost: x\r\n\r\n"[..], &[505][..]),

@@ -8,7 +8,7 @@ use crate::harness::secure::Secure;
 use crate::harness::trial::{Parts, gate, secure_gate, yaml};
 use crate::harness::{Gate, Reply, Upstream, connect, exchange, read_response, statuses, vacant};
 
-const LIMITS: &str = "limits: { request_header_timeout: 300ms, client_idle_timeout: 300ms, max_request_line: 1KiB, max_headers: 10, max_body: 1KiB }";
+const LIMITS: &str = "limits: { request_header_timeout: 2s, client_idle_timeout: 2s, max_request_line: 1KiB, max_headers: 10, max_body: 1KiB }";
 
 /// An upstream that is silent about `/silent` and answers all else.
 fn upstream() -> Upstream {
@@ -55,7 +55,7 @@ fn each_rejection_has_its_status_and_reason() {
     let text = yaml(
         &[upstream.address],
         Parts {
-            upstream: ", response_header_timeout: 300ms, ejection: { failures: 0 }",
+            upstream: ", response_header_timeout: 2s, ejection: { failures: 0 }",
             routes,
             file: LIMITS,
             ..Parts::default()

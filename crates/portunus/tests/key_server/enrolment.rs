@@ -366,7 +366,7 @@ fn guessing_is_slow_and_keeps_nobody_from_renewing() {
     let since = Instant::now();
     let mut guesses = 0;
     while renewals(&gate) < before + 2.0 {
-        assert!(since.elapsed() < Duration::from_secs(60), "renewals go on");
+        assert!(since.elapsed() < Duration::from_secs(180), "renewals go on");
         let begun = Instant::now();
         let children: Vec<Child> = (0..24)
             .map(|guess| {

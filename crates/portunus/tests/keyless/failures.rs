@@ -145,7 +145,7 @@ fn a_server_that_lies_is_asked_once_and_then_left_out() {
 #[test]
 fn the_faster_server_is_asked_more_and_the_slower_one_is_not_forgotten() {
     let dir = folder();
-    let (fast, slow) = (KeyServer::start(dir.path(), "alpn"), KeyServer::start(dir.path(), "alpn,delay=40"));
+    let (fast, slow) = (KeyServer::start(dir.path(), "alpn"), KeyServer::start(dir.path(), "alpn,delay=400"));
     let gate = start(dir, &[&fast, &slow], "");
     wait_until("the slow one to be asked a third time", || {
         assert_eq!(full(&gate).end, ANSWERED);

@@ -174,7 +174,7 @@ fn local_and_unspecified_count_as_the_socket_itself() {
 #[test]
 fn bad_headers_end_the_connection_and_nothing_goes_upstream() {
     let upstream = Upstream::ok();
-    let gate = start(&upstream, "trust: 127.0.0.1, header_timeout: 300ms", "");
+    let gate = start(&upstream, "trust: 127.0.0.1, header_timeout: 2s", "");
     let v4 = [192, 0, 2, 1, 192, 0, 2, 2, 0, 1, 0, 2];
     let mut wrong_sum = v2("192.0.2.7:1");
     wrong_sum[20] ^= 1;

@@ -240,7 +240,7 @@ fn health_checks_say_that_they_are_our_own() {
     );
     let _haproxy = Peer::haproxy(dir.path(), &config, || listens(&dir.path().join("haproxy.sock")));
     let listeners = "  - { name: web, bind: \"127.0.0.1:0\", tunnel: { upstream: app } }";
-    let check = "health: { path: /, interval: 100ms, fall: 1, rise: 1 }";
+    let check = "health: { path: /, interval: 2s, timeout: 2s, fall: 1, rise: 1 }";
     let upstreams = format!("  app: {{ servers: [\"unix:haproxy.sock\"], send_proxy: v2, {check} }}");
     let gate = Gate::start_in(dir, &yaml(listeners, &upstreams, "admin: { bind: \"127.0.0.5:0\" }"));
     std::thread::sleep(4 * super::site::MOMENT);

@@ -312,7 +312,7 @@ fn connecting_fails_over_and_a_server_that_rejects_is_left_out() {
     let listeners = "  - { name: web, bind: \"127.0.0.1:0\", tunnel: { upstream: app } }
   - { name: gone, bind: \"127.0.0.2:0\", tls: { keystore: main }, tunnel: { upstream: gone } }";
     let upstreams = format!(
-        "  app: {{ servers: [\"{dead}\", \"{tcp}\"], ejection: {{ failures: 2 }} }}\n  gone: {{ servers: [\"{dead}\"] }}"
+        "  app: {{ servers: [\"{dead}\", \"{tcp}\"], ejection: {{ failures: 2, duration: 1h }} }}\n  gone: {{ servers: [\"{dead}\"] }}"
     );
     let gate = Gate::start_in(folder(), &yaml(listeners, &upstreams, "admin: { bind: \"127.0.0.5:0\" }"));
     for _ in 0..8 {

@@ -30,7 +30,7 @@ while True:
     c.close()
 ";
     site.python(&edge, server);
-    site.portunus_as_it_is(
+    let running = site.portunus_as_it_is(
         "udp_listeners:
   - { name: any, bind: \"[::]:14001\", upstream: \"[fe80::2%lo]:14011\" }
   - { name: one, bind: \"[fe80::1%lo]:14002\", upstream: u }
@@ -41,6 +41,9 @@ upstreams:
   t: { protocol: tcp, servers: [\"[fe80::2%lo]:14012\"] }
 ",
     );
+    for port in ["]:14001", "]:14002", "]:14003"] {
+        running.wait_for(port);
+    }
     let client = "import socket
 for source, port in (('fe80::2%lo', 14001), ('fe80::2%lo', 14002), ('2001:db8::1', 14001), ('2001:db8::1', 14002)):
     s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)

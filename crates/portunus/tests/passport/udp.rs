@@ -275,7 +275,7 @@ fn a_target_that_was_away_is_reached_again_by_the_same_flow() {
         super::site::CLIENT,
         r#"
 edge = ("198.51.100.1", 53)
-s = udp(timeout=0.1)
+s = udp(timeout=1)
 print("asking")
 count = 0
 while True:
@@ -386,7 +386,7 @@ ask(b"after")
 /// Bug 8 and the doubled idle times: a flow ends when it has been idle for its time, and what moves keeps it.
 #[test]
 fn idle_flows_end_and_busy_ones_do_not() {
-    let (site, running) = site(&format!("{}\n  idle_timeout: 700ms", trusting("each")));
+    let (site, running) = site(&format!("{}\n  idle_timeout: 3s", trusting("each")));
     site.client(
         r#"
 edge = ("198.51.100.1", 53)
@@ -405,8 +405,8 @@ for _ in range(12):
         assert_eq!(line["reason"], "flow_idle");
         line["duration_seconds"].as_f64().unwrap()
     };
-    assert!(lived("203.0.113.8") >= 0.69, "{}", lived("203.0.113.8"));
-    assert!(lived("203.0.113.7") >= 1.8, "{}", lived("203.0.113.7"));
+    assert!(lived("203.0.113.8") >= 2.99, "{}", lived("203.0.113.8"));
+    assert!(lived("203.0.113.7") >= 4.1, "{}", lived("203.0.113.7"));
     counted(&site, "portunus_connections_open{listener=\"dns\"} 0");
 }
 
@@ -464,7 +464,11 @@ def ask(payload):
     for _ in range(100):
         s.sendto(v2(("203.0.113.7", 4711), edge) + payload, edge)
         try:
-            return s.recv(65536)
+            while True:
+                # A response to what was sent before may be late.
+                response = s.recv(65536)
+                if response.endswith(payload):
+                    return response
         except (TimeoutError, socket.timeout):
             pass
 assert ask(b"one") == b"203.0.113.7 4711 one"

@@ -7,11 +7,13 @@ fn a_client_that_vanished_loses_its_tunnel() {
     let mut site = Site::new();
     let (edge, client) = (site.edge.clone(), site.client.clone());
     site.python(&edge, &tcp_echo("127.0.0.1", 8000));
-    let running = site.portunus_as_it_is(
+    let running = site
+        .portunus_as_it_is(
         "listeners: [ { name: t, bind: \"198.51.100.1:7000\", limits: { keepalive: 1s }, tunnel: { upstream: u, idle_timeout: 30d } } ]
 upstreams: { u: { servers: [\"127.0.0.1:8000\"], protocol: tcp } }
 ",
-    );
+    )
+    .listens("198.51.100.1:7000");
     let holder = "import socket
 s = socket.create_connection(('198.51.100.1', 7000))
 s.sendall(b'x')

@@ -16,6 +16,7 @@ use telemetry::Reporter;
 
 use super::exposition::{open_metrics, prometheus_text};
 use super::record;
+use crate::harness::wait_until;
 
 /// The admin side with a program behind it that counts what it is asked to do.
 struct Fixture {
@@ -235,7 +236,7 @@ fn it_stops_when_reported() {
     let (fixture, address) = start();
     let idle = TcpStream::connect(address).unwrap();
     fixture.handle.stop();
-    assert!(TcpStream::connect(address).is_err());
+    wait_until("the port to close", || TcpStream::connect(address).is_err());
     drop(idle);
 }
 
