@@ -24,8 +24,13 @@ fn vacant() -> (SocketAddr, UdpSocket) {
 /// The keys that have news; a minute without any fails.
 async fn news(poller: &Poller) -> Vec<u64> {
     let mut keys = Vec::new();
-    tokio::time::timeout(Duration::from_secs(60), poller.ready(&mut keys)).await.expect("there is news").unwrap();
+    within(poller.ready(&mut keys)).await.unwrap();
     keys
+}
+
+/// What becomes of it within a minute; longer fails.
+async fn within<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(60), what).await.expect("it does not end")
 }
 
 fn plain(payload: &[u8]) -> Outgoing<'_> {
@@ -62,7 +67,7 @@ async fn more_than_fits_into_one_call_arrives_in_order() {
     assert_eq!(Mailer::new().send(flow.as_fd(), &datagrams).sent, 500);
     let (mut batch, mut seen) = (Batch::new(), Vec::new());
     while seen.len() < 500 {
-        listener.receive(&mut batch).await.unwrap();
+        within(listener.receive(&mut batch)).await.unwrap();
         for piece in (0..batch.len()).map(|index| batch.get(index)) {
             assert_eq!((piece.from, piece.to), (flow.local(), None));
             seen.extend(piece.datagrams().map(|bytes| u32::from_be_bytes(bytes.try_into().unwrap())));
@@ -84,7 +89,7 @@ async fn responses_leave_from_the_address_that_was_asked() {
         let (first, second) = (bound.listeners(0).unwrap().remove(0), bound.listeners(1).unwrap().remove(0));
         let (mut batch, mut other) = (Batch::new(), Batch::new());
         let listener = tokio::select! {
-            received = first.receive(&mut batch) => { received.unwrap(); &first }
+            received = within(first.receive(&mut batch)) => { received.unwrap(); &first }
             received = second.receive(&mut other) => { received.unwrap(); std::mem::swap(&mut batch, &mut other); &second }
         };
         let piece = batch.get(0);
@@ -171,7 +176,7 @@ async fn marks_of_congestion_go_both_ways() {
         assert_eq!(Mailer::new().send(from.as_fd(), &datagrams).sent, 5);
         let (mut batch, mut seen) = (Batch::new(), Vec::new());
         while seen.len() < 5 {
-            to.receive(&mut batch).await.unwrap();
+            within(to.receive(&mut batch)).await.unwrap();
             for piece in (0..batch.len()).map(|index| batch.get(index)) {
                 seen.extend(piece.datagrams().map(|_| piece.ecn));
             }
@@ -195,7 +200,7 @@ async fn a_connection_id_leads_to_the_socket_that_it_names() {
         for packet in [short(round), handshake(round)] {
             client.send_to(&packet, bound.address()).unwrap();
             let mut batch = Batch::new();
-            listeners[usize::from(round) % 4].receive(&mut batch).await.unwrap();
+            within(listeners[usize::from(round) % 4].receive(&mut batch)).await.unwrap();
             assert_eq!(batch.get(0).bytes, packet);
         }
     }
@@ -207,7 +212,7 @@ async fn a_connection_id_leads_to_the_socket_that_it_names() {
         let mut batches: Vec<Batch> = (0..4).map(|_| Batch::new()).collect();
         let [one, two, three, four] = batches.as_mut_slice() else { unreachable!() };
         let came = tokio::select! {
-            _ = listeners[0].receive(one) => 0,
+            _ = within(listeners[0].receive(one)) => 0,
             _ = listeners[1].receive(two) => 1,
             _ = listeners[2].receive(three) => 2,
             _ = listeners[3].receive(four) => 3,

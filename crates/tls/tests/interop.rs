@@ -134,6 +134,8 @@ fn s_client(acceptor: &Acceptor, choice: &Choice, arguments: &[&str], typed: &st
     // A rejected client may be gone by now.
     let _ = keyboard.write_all(typed.as_bytes());
     let output = client.wait_with_output().unwrap();
+    // The server would wait for ever for one that has ended before it connected.
+    drop(TcpStream::connect(format!("127.0.0.1:{port}")));
     let server = server.join().unwrap();
     let printed = [output.stdout, output.stderr].concat();
     Met { server, printed: String::from_utf8_lossy(&printed).into_owned() }

@@ -8,11 +8,16 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
 use support::{Authority, ECDSA, Ends, Issued, Pair, RSA, acceptor, choice, connector, fixed};
 use tls::ProtocolVersion::{Tls10, Tls11, Tls12, Tls13};
 use tls::remote::PREMASTER_BYTES;
 use tls::{Choice, Handshake, Identity, KeyRequest, Policy, ProtocolVersion, Session};
 use wire::keyless::{HashKind, Operation};
+
+/// Longest wait for the `openssl` program.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 const DONE: Ends = Ends { client: Ok(()), server: Ok(()) };
 
@@ -180,7 +185,11 @@ fn key_exchange(response: impl Fn(&Issued, &KeyRequest) -> tls::KeyResponse) -> 
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let (mut socket, _) = listener.accept().unwrap();
+    // In a thread: a program that has ended before it connects would be waited for for ever.
+    let (sender, accepted) = channel();
+    std::thread::spawn(move || sender.send(listener.accept()));
+    let (mut socket, _) = accepted.recv_timeout(PATIENCE).expect("openssl connects").unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let choice = Choice { policy: Policy::Legacy, min_version: Tls10, ..choice(&public_only(&issued)) };
     let mut server = Session::server(&acceptor(), fixed(choice)).unwrap();
     let (mut asked, mut input) = (Vec::new(), Vec::new());

@@ -34,6 +34,21 @@ fn requests(shared: &Shared) -> u64 {
     counts.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
 }
 
+/// A connection: the server's end, and the peer's, which can be sent all that a test sends before anybody reads.
+fn pair() -> (UnixStream, UnixStream) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    // The kernel may hold less by default, and whoever reads is on the same thread.
+    rustix::net::sockopt::set_socket_send_buffer_size(&theirs, 1 << 20).unwrap();
+    theirs.set_write_timeout(Some(Duration::from_secs(60))).unwrap();
+    (ours, theirs)
+}
+
+/// What becomes of it within a minute; longer fails.
+async fn within<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(60), what).await.expect("it does not end")
+}
+
 /// A peer may have a thousand requests outstanding, and small ones come hundreds in one read. What it may not have is all of them at once.
 #[tokio::test]
 async fn a_peer_that_asks_without_end_leaves_the_others_their_turn() {
@@ -45,8 +60,7 @@ async fn a_peer_that_asks_without_end_leaves_the_others_their_turn() {
         let (_drain, draining) = watch::channel(false);
         let local = tokio::task::LocalSet::new();
         let connect = || {
-            let (ours, theirs) = UnixStream::pair().unwrap();
-            ours.set_nonblocking(true).unwrap();
+            let (ours, theirs) = pair();
             let stream = Stream::new(ours.into()).unwrap();
             let life = run(stream, Arc::clone(&listener), Arc::clone(&shared), Rc::clone(&report), draining.clone());
             (local.spawn_local(life), theirs)
@@ -64,7 +78,7 @@ async fn a_peer_that_asks_without_end_leaves_the_others_their_turn() {
                 tokio::task::yield_now().await;
             }
         };
-        local.run_until(listen).await;
+        within(local.run_until(listen)).await;
         let taken = requests(&shared);
         assert!((2..MOST).contains(&taken), "{opcode:#x}: {taken} before the other's one");
     }
@@ -77,11 +91,6 @@ async fn a_peer_that_cancels_without_end_leaves_the_others_their_turn() {
     let report = Rc::new(shared.reporter.thread());
     let (_drain, draining) = watch::channel(false);
     let local = tokio::task::LocalSet::new();
-    let pair = || {
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        ours.set_nonblocking(true).unwrap();
-        (ours, theirs)
-    };
     let (ours, mut loud) = pair();
     loud.write_all(&[1, 0, 0, 4, 0, 0, 0, 1, 0x11, 0, 1, opcode::CANCEL].repeat(15_000)).unwrap();
     let unread = Stream::new(ours.try_clone().unwrap().into()).unwrap();
@@ -101,7 +110,7 @@ async fn a_peer_that_cancels_without_end_leaves_the_others_their_turn() {
             tokio::task::yield_now().await;
         }
     };
-    local.run_until(listen).await;
+    within(local.run_until(listen)).await;
     assert!(unread.has_unread(), "all was done before the other's one");
 }
 
@@ -124,8 +133,7 @@ async fn of_one_connection_that_asks_without_waiting_the_oldest_requests_are_dro
         let report = Rc::new(shared.reporter.thread());
         let (_drain, draining) = watch::channel(false);
         let local = tokio::task::LocalSet::new();
-        let (ours, mut theirs) = UnixStream::pair().unwrap();
-        ours.set_nonblocking(true).unwrap();
+        let (ours, mut theirs) = pair();
         let life = run(Stream::new(ours.into()).unwrap(), listener, Arc::clone(&shared), report, draining);
         local.spawn_local(life);
         theirs.write_all(&rsa_requests(OUTSTANDING + beyond, &ski)).unwrap();
@@ -134,10 +142,11 @@ async fn of_one_connection_that_asks_without_waiting_the_oldest_requests_are_dro
         let listen = async {
             let began = Instant::now();
             let mut buffer = [0; 64 * 1024];
-            let is_done = |dropped: &Vec<u32>| match beyond {
-                // Long enough for it to be wrong.
-                0 => began.elapsed() >= Duration::from_millis(500),
-                _ => shared.scheduler.waiting()[1] + dropped.len() == (OUTSTANDING + beyond) as usize,
+            // Where nothing is to be dropped, long enough for it to be wrong.
+            let least = Duration::from_millis(if beyond == 0 { 500 } else { 0 });
+            let is_done = |dropped: &Vec<u32>| {
+                began.elapsed() >= least
+                    && shared.scheduler.waiting()[1] + dropped.len() == (OUTSTANDING + beyond) as usize
             };
             while !is_done(&dropped) {
                 assert!(began.elapsed() < Duration::from_secs(20), "{} dropped", dropped.len());
@@ -152,7 +161,7 @@ async fn of_one_connection_that_asks_without_waiting_the_oldest_requests_are_dro
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
-        local.run_until(listen).await;
+        within(local.run_until(listen)).await;
         assert!(dropped.iter().copied().eq(0..dropped.len() as u32), "the oldest first: {dropped:?}");
         assert!(dropped.len() < beyond as usize + 256, "no more than there are requests to read: {}", dropped.len());
         assert_eq!(shared.scheduler.waiting()[1] + dropped.len(), (OUTSTANDING + beyond) as usize, "each once");
@@ -164,8 +173,7 @@ async fn ask_for_keys(shared: &Arc<Shared>, extended: bool, payloads: &[&[u8]]) 
     let report = Rc::new(shared.reporter.thread());
     let (_drain, draining) = watch::channel(false);
     let local = tokio::task::LocalSet::new();
-    let (ours, mut theirs) = UnixStream::pair().unwrap();
-    ours.set_nonblocking(true).unwrap();
+    let (ours, mut theirs) = pair();
     let transport = Transport::plain(Stream::new(ours.into()).unwrap());
     let link = Arc::new(Link::new(Peer::unix(), extended));
     let (place, conn) = (Place::take(shared, None), Conn::new(transport, link, Arc::clone(shared), report));
@@ -192,7 +200,7 @@ async fn ask_for_keys(shared: &Arc<Shared>, extended: bool, payloads: &[&[u8]]) 
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    local.run_until(listen).await;
+    within(local.run_until(listen)).await;
     outcomes.into_values().collect()
 }
 

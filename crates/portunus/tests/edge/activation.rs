@@ -2,11 +2,13 @@
 
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
-use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::process::{Command, Stdio};
 
 use super::{get, yaml};
-use crate::harness::{Gate, PATIENCE, PORTUNUS, Running, Upstream, member, wait_until};
+use crate::harness::{
+    Gate, PATIENCE, PORTUNUS, Running, Upstream, connect_unix, end_of, member, output_of, wait_until,
+};
 
 /// A command that runs the program with these sockets from descriptor 3 on, as a service manager passes them: there are two at the most.
 fn activated(sockets: Vec<OwnedFd>, names: &str, arguments: &[&str]) -> Command {
@@ -44,8 +46,7 @@ fn start(dir: &tempfile::TempDir, sockets: Vec<OwnedFd>, names: &str) -> Running
 fn fails(text: &str, sockets: Vec<OwnedFd>, names: &str) -> String {
     let dir = site(text);
     let arguments = run_arguments(&dir);
-    let output =
-        activated(sockets, names, &[&arguments[0], &arguments[1]]).spawn().unwrap().wait_with_output().unwrap();
+    let output = output_of(activated(sockets, names, &[&arguments[0], &arguments[1]]).spawn().unwrap());
     assert!(!output.status.success());
     String::from_utf8(output.stderr).unwrap()
 }
@@ -67,11 +68,11 @@ fn passed_sockets_serve_and_stay_for_the_next_process() {
         for _ in 0..8 {
             assert!(get(address).starts_with("HTTP/1.1 200 "));
         }
-        let mut stream = UnixStream::connect(&path).unwrap();
+        let mut stream = connect_unix(&path);
         std::io::Write::write_all(&mut stream, b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
         assert!(crate::harness::read_response(&mut stream).0.starts_with("HTTP/1.1 200 "));
         running.signal("TERM");
-        assert_eq!(running.child.wait().unwrap().code(), Some(0), "{:#?}", running.diagnostics());
+        assert_eq!(end_of(&mut running.child).code(), Some(0), "{:#?}", running.diagnostics());
         assert!(path.exists(), "the file belongs to the service manager");
     }
     // Nobody serves, and nobody is refused: the next process finds those who wait.
@@ -111,7 +112,7 @@ fn systemd_starts_it_by_the_first_connection() {
         assert!(get(address).starts_with("HTTP/1.1 200 "));
         assert!(running.diagnostics().iter().any(|line| line.contains(&address.to_string())));
         running.signal("TERM");
-        assert_eq!(running.child.wait().unwrap().code(), Some(0), "{:#?}", running.diagnostics());
+        assert_eq!(end_of(&mut running.child).code(), Some(0), "{:#?}", running.diagnostics());
     }
 }
 

@@ -1,7 +1,6 @@
 //! The OpenAPI document of the admin API: it is served, and each response is what it says, by the engine that validates the responses of the gate.
 
 use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
 use std::process::Command;
 
 use contract::options::Options;
@@ -10,7 +9,7 @@ use contract::{Contract, Found};
 use serde_json::{Value, json};
 use wire::http::{Fields, HeadLimits, Method, ResponseHead, http1};
 
-use crate::harness::{Gate, PORTUNUS, Upstream, certificates, connect, exchange, read_to_end, vacant};
+use crate::harness::{Gate, PORTUNUS, Upstream, certificates, connect, connect_unix, exchange, read_to_end, vacant};
 
 struct Given<'f>(&'f Fields);
 
@@ -22,7 +21,7 @@ impl FieldSource for Given<'_> {
 
 /// Sends a request over the admin socket.
 fn call(gate: &Gate, method: &str, path: &str, fields: &str, body: &str) -> Vec<u8> {
-    let mut stream = UnixStream::connect(gate.dir.path().join("control.sock")).unwrap();
+    let mut stream = connect_unix(&gate.dir.path().join("control.sock"));
     let length = if method == "POST" { format!("Content-Length: {}\r\n", body.len()) } else { String::new() };
     let head =
         format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}{length}\r\n{body}");
@@ -189,7 +188,7 @@ fn each_response_of_the_api_is_what_its_document_says() {
     checked(&contract, ("GET", "/api/v1/status"), &ask("GET /api/v1/status", "localhost"), 403);
     checked(&contract, ("GET", "/api/v1/status"), &ask("GET /api/v1/status", "evil.example"), 421);
     // The stream, as far as its first event.
-    let mut stream = UnixStream::connect(gate.dir.path().join("control.sock")).unwrap();
+    let mut stream = connect_unix(&gate.dir.path().join("control.sock"));
     stream.write_all(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
     while !bytes.windows(2).any(|two| two == b"\n\n") {

@@ -1,14 +1,14 @@
 //! What operators do to a running server and see of it: the commands and the API behind them, and what requests and upstream servers notice.
 
 use std::io::{Read, Write};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
 use super::ask;
-use crate::harness::{Gate, PORTUNUS, Reply, Upstream, connect, read_to_end, wait_until};
+use crate::harness::{Gate, PORTUNUS, Reply, Upstream, connect, connect_unix, output_of, read_to_end, wait_until};
 
 /// A gate with two servers, an admin listener and an admin socket.
 pub struct Site {
@@ -76,7 +76,7 @@ impl Site {
 
     /// Sends bytes over the admin socket; the status and body of the response.
     pub fn call(&self, request: &str) -> (u16, String) {
-        let mut stream = UnixStream::connect(self.gate.dir.path().join("control.sock")).unwrap();
+        let mut stream = connect_unix(&self.gate.dir.path().join("control.sock"));
         stream.write_all(request.as_bytes()).unwrap();
         let text = String::from_utf8(read_to_end(&mut stream)).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{request:.80}: {text}"));
@@ -191,7 +191,7 @@ fn waiting_for_a_drained_server_only_looks() {
     site.said(&["drain", &first]);
     site.said(&["drain", "--undo", &first]);
     site.said(&["drain", "--undo", &first]);
-    let output = waiting.wait_with_output().unwrap();
+    let output = output_of(waiting);
     let err = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.code() == Some(1) && err.contains("is no longer drained"), "{err}");
     assert!(!row().contains("drained"), "{}", row());
@@ -478,7 +478,7 @@ fn hostile_requests_to_the_api_change_nothing_and_keep_nobody_out() {
     assert_eq!(site.send(4).0, [2, 2], "nothing was changed");
     // Streams that nobody ends.
     let open = || {
-        let mut stream = UnixStream::connect(site.gate.dir.path().join("control.sock")).unwrap();
+        let mut stream = connect_unix(&site.gate.dir.path().join("control.sock"));
         stream.write_all(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         let mut start = [0; 12];
         stream.read_exact(&mut start).unwrap();

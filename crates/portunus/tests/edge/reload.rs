@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::client::TlsClient;
 use super::{get, keystore, metric, tls_listener, yaml};
-use crate::harness::{Gate, Upstream, certificates, connect, read_response, vacant, wait_until};
+use crate::harness::{
+    Gate, StopOnDrop, Upstream, certificates, connect, connect_unix, read_response, vacant, wait_until,
+};
 
 fn post_reload(gate: &Gate) -> String {
     gate.operate("POST /reload", "Content-Length: 0\r\n")
@@ -71,14 +73,6 @@ fn a_hundred_reloads_under_traffic_lose_nothing() {
     assert_eq!(gate.stop(), Some(0));
 }
 
-struct StopOnDrop<'s>(&'s AtomicBool);
-
-impl Drop for StopOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 #[test]
 fn what_is_wrong_changes_nothing_and_says_so() {
     let upstream = Upstream::ok();
@@ -133,7 +127,7 @@ fn listeners_come_and_go_with_a_reload() {
     gate.rewrite(&yaml(&upstream, third, ""));
     assert!(post_reload(&gate).ends_with("{\"generation\":2}\n"));
     let third = gate.dir.path().join("third.sock");
-    let mut stream = UnixStream::connect(third).unwrap();
+    let mut stream = connect_unix(&third);
     stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
     assert!(read_response(&mut stream).0.starts_with("HTTP/1.1 200 "));
     wait_until("the old listener to close", || std::net::TcpStream::connect(gone).is_err());
@@ -195,7 +189,7 @@ fn the_log_and_the_admin_side_move_and_what_cannot_says_so() {
     assert_eq!(lines("access.log"), 1);
     let socket = gate.dir.path().join("admin.sock");
     let admin = |request: &str| {
-        let mut stream = UnixStream::connect(&socket).unwrap();
+        let mut stream = connect_unix(&socket);
         write!(stream, "{request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
             .unwrap();
         String::from_utf8_lossy(&crate::harness::read_to_end(&mut stream)).into_owned()

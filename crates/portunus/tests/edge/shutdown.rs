@@ -2,14 +2,17 @@
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
-use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use super::client::TlsClient;
 use super::{ask, get, keystore, tls_listener, yaml};
-use crate::harness::{Gate, Reply, Upstream, certificates, connect, read_response, read_to_end, vacant, wait_until};
+use crate::harness::{
+    Gate, PATIENCE, Reply, Upstream, certificates, connect, connect_unix, read_response, read_to_end, vacant,
+    wait_until,
+};
 
 /// An upstream that responds `/slow` when it is told to, and all else at once.
 fn upstream() -> (Upstream, Sender<()>) {
@@ -109,7 +112,7 @@ fn another_process_takes_the_addresses_while_connections_drain() {
     wait_until("the socket's file to go", || !socket.exists());
     let new = start();
     assert!(get(address).starts_with("HTTP/1.1 200 "));
-    let mut stream = UnixStream::connect(&socket).unwrap();
+    let mut stream = connect_unix(&socket);
     stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
     assert!(read_response(&mut stream).0.starts_with("HTTP/1.1 200 "));
     release.send(()).unwrap();
@@ -146,14 +149,16 @@ fn what_the_kernel_had_taken_is_served() {
 fn no_connection_is_lost_while_the_listener_closes() {
     let (upstream, _release) = upstream();
     let gate = Gate::start(&yaml(&upstream, "", "").replace("workers: 1", "workers: 2"));
-    let address = gate.address("web");
+    let (address, begun) = (gate.address("web"), Instant::now());
     let served: usize = std::thread::scope(|scope| {
         let clients: Vec<_> = (0..8)
             .map(|_| {
                 scope.spawn(|| {
                     let mut served = 0;
                     while let Ok(stream) = TcpStream::connect(address) {
-                        drop(stream.set_read_timeout(Some(crate::harness::PATIENCE)));
+                        // The scope would wait for ever for who goes on after a failure below.
+                        assert!(begun.elapsed() < 3 * PATIENCE, "the listener does not close");
+                        drop(stream.set_read_timeout(Some(PATIENCE)));
                         let mut stream = stream;
                         stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
                         let response = String::from_utf8(read_to_end(&mut stream)).unwrap();

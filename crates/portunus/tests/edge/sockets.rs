@@ -5,7 +5,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 
 use super::{get, yaml};
-use crate::harness::{Gate, Upstream, read_response, wait_until};
+use crate::harness::{Gate, Upstream, connect_unix, read_response, wait_until};
 
 #[test]
 fn a_unix_socket_is_listened_on_and_goes_with_the_gate() {
@@ -14,7 +14,7 @@ fn a_unix_socket_is_listened_on_and_goes_with_the_gate() {
     let gate = Gate::start(&config);
     let socket = gate.dir.path().join("edge.sock");
     assert!(std::fs::metadata(&socket).unwrap().file_type().is_socket());
-    let mut stream = UnixStream::connect(&socket).unwrap();
+    let mut stream = connect_unix(&socket);
     for _ in 0..3 {
         stream.write_all(b"GET /u HTTP/1.1\r\nHost: x.example\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n").unwrap();
         let (head, body) = read_response(&mut stream);

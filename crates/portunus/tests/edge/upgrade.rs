@@ -1,9 +1,9 @@
 //! `portunus upgrade`: another process takes over the very sockets; nobody is refused, nothing is lost, and what cannot serve changes nothing.
 
+use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex};
 
 use super::{ask, get, launcher_of, yaml};
 use crate::harness::{
-    Gate, PATIENCE, PORTUNUS, Reply, Upstream, connect, path, read_response, read_to_end, vacant, wait_until,
+    Gate, PATIENCE, PORTUNUS, Reply, StopOnDrop, Upstream, connect, connect_unix, output_of, path, read_response,
+    read_to_end, vacant, wait_until,
 };
 
 /// A gate whose program can be replaced, with its control socket.
@@ -219,8 +220,7 @@ fn through_three_upgrades_nobody_is_refused_and_nothing_is_lost() {
         let over_unix = scope.spawn(|| {
             let mut served = 0;
             while !stop.load(Ordering::Relaxed) {
-                let mut stream = UnixStream::connect(&socket).unwrap();
-                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                let mut stream = connect_unix(&socket);
                 stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
                 assert!(read_response(&mut stream).0.starts_with("HTTP/1.1 200 "), "after {served}");
                 served += 1;
@@ -324,6 +324,14 @@ fn slow_program(site: &Upgradable) {
     ));
 }
 
+/// Lets the slow program go on. What this gives is kept until it has: the line would go with it.
+fn let_go(site: &Upgradable) -> File {
+    // For reading, too: to open a pipe for writing alone waits for a reader, which may be dead.
+    let mut pipe = OpenOptions::new().read(true).write(true).open(site.dir().join("gate.fifo")).unwrap();
+    pipe.write_all(b"go\n").unwrap();
+    pipe
+}
+
 /// The process that an upgrade under way has started.
 fn child(site: &Upgradable) -> u32 {
     let file = site.dir().join("child.pid");
@@ -342,7 +350,7 @@ fn begin_upgrade(site: &Upgradable) -> std::process::Child {
 }
 
 fn said(child: std::process::Child) -> String {
-    String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap()
+    String::from_utf8(output_of(child).stderr).unwrap()
 }
 
 #[test]
@@ -383,7 +391,7 @@ fn what_operators_change_during_an_upgrade_is_rejected_and_not_lost() {
         assert!(!done && said.contains("an upgrade is under way; try again when it is over"), "{arguments:?}: {said}");
     }
     let body = format!("{{\"server\":\"{server}\",\"drained\":true}}");
-    let mut stream = UnixStream::connect(site.control()).unwrap();
+    let mut stream = connect_unix(&site.control());
     write!(
         stream,
         "POST /api/v1/drain HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
@@ -442,7 +450,7 @@ fn a_reload_asked_for_during_an_upgrade_falls_to_the_process_that_serves_afterwa
     site.successors.push(Successor(new));
     site.gate.wait_for("has been given everything");
     site.gate.signal("STOP");
-    std::fs::write(site.dir().join("gate.fifo"), "go\n").unwrap();
+    let _pipe = let_go(&site);
     wait_until("the new process to have read the file", || site.dir().join("read.sock").exists());
     let free = vacant();
     write(site.dir(), &listening_too(&text, &format!("\"unix:read.sock\", \"{free}\"")));
@@ -516,7 +524,7 @@ fn kill_9_of_the_old_process_makes_the_new_one_its_heir() {
     wait_until("the old process to end", || !is_alive(site.gate.pid()));
     let mut waiting = connect(address);
     waiting.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-    std::fs::write(site.dir().join("gate.fifo"), "go\n").unwrap();
+    let _pipe = let_go(&site);
     assert!(String::from_utf8(read_to_end(&mut waiting)).unwrap().starts_with("HTTP/1.1 200 "));
     assert!(get(address).starts_with("HTTP/1.1 200 "));
     assert!(said(asked).contains("cannot ask the server"), "nobody was there to say what came of it");
@@ -545,7 +553,7 @@ fn kill_9_of_a_new_process_whose_last_word_was_not_heard_leaves_the_old_one_serv
     let new = child(&site);
     site.gate.wait_for("has been given everything");
     site.gate.signal("STOP");
-    std::fs::write(site.dir().join("gate.fifo"), "go\n").unwrap();
+    let _pipe = let_go(&site);
     let said = |site: &Upgradable, word: &str| site.gate.diagnostics().iter().filter(|l| l.contains(word)).count();
     wait_until("the new process to be ready", || said(&site, "waits for leave to serve") == 1);
     wait_until("the old one to be sent that", || has_unread(site.gate.pid()));
@@ -602,7 +610,7 @@ fn a_new_process_that_was_given_up_ends_even_where_nobody_can_end_it() {
     let problem = said(asked);
     assert!(problem.contains("did not serve within 8 s"), "{problem}");
     assert!(is_alive(new), "nobody can end it");
-    std::fs::write(site.dir().join("gate.fifo"), "go\n").unwrap();
+    let _pipe = let_go(&site);
     wait_until("the new process to end", || !is_alive(new));
     site.gate.wait_for("the running process has given the upgrade up");
     assert!(get(site.gate.address("web")).starts_with("HTTP/1.1 200 "));
@@ -623,8 +631,9 @@ fn nobody_waits_for_a_new_process_that_does_not_serve() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let clients: Vec<_> = (0..4).map(|_| scope.spawn(|| load(address, &stop))).collect();
+        let ended = StopOnDrop(&stop);
         let said: Vec<_> = (0..10).map(|_| site.try_upgrade()).collect();
-        stop.store(true, Ordering::Relaxed);
+        drop(ended);
         assert!(clients.into_iter().all(|client| client.join().unwrap() > 0));
         assert!(
             said.iter().all(|said| said.as_ref().is_err_and(|said| said.contains("another program has it"))),
@@ -705,8 +714,7 @@ fn both_processes_write_whole_lines_to_one_log() {
     }
     get(address);
     let file = site.dir().join("access.log");
-    let lines =
-        || BufReader::new(std::fs::File::open(&file).unwrap()).lines().map_while(Result::ok).collect::<Vec<_>>();
+    let lines = || BufReader::new(File::open(&file).unwrap()).lines().map_while(Result::ok).collect::<Vec<_>>();
     wait_until("four lines", || lines().len() == 4);
     assert!(lines().iter().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()), "{:?}", lines());
     site.end();

@@ -11,7 +11,7 @@ use fleet::rollout::{Phase, Rollout, Stage};
 use fleet::seal::Seal;
 
 use super::site::{Site, wait_until};
-use crate::harness::{Reply, Upstream, exchange};
+use crate::harness::{Reply, StopOnDrop, Upstream, exchange};
 
 #[test]
 fn what_check_rejects_never_reaches_etcd() {
@@ -84,9 +84,8 @@ fn a_roll_out_halts_where_errors_rise() {
                 }
             });
         }
-        let pushed = site.push(&["--watch", "300"]);
-        is_over.store(true, Ordering::Relaxed);
-        pushed
+        let _ended = StopOnDrop(&is_over);
+        site.push(&["--watch", "300"])
     });
     assert!(!is_done && text.contains("halted") && text.contains("responses of 5xx"), "{text}");
     nodes.iter().for_each(|node| node.wait_to_say("one"));
@@ -248,9 +247,8 @@ fn a_roll_out_halts_where_requests_become_slow() {
                 }
             });
         }
-        let pushed = site.push(&["--watch", "300"]);
-        is_over.store(true, Ordering::Relaxed);
-        pushed
+        let _ended = StopOnDrop(&is_over);
+        site.push(&["--watch", "300"])
     });
     assert!(!is_done && text.contains("halted") && text.contains("90 % of the requests take up to"), "{text}");
     let has_loaded = |line: &String| line.contains("serving another generation");

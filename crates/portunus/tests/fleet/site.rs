@@ -12,7 +12,7 @@ use fleet::store::Store;
 use tempfile::TempDir;
 
 use crate::etcd::Etcd;
-use crate::harness::{PORTUNUS, Running, exchange, member, vacant, wait_within};
+use crate::harness::{PORTUNUS, Running, end_of, exchange, member, timed, vacant, wait_within};
 
 /// What must be nowhere in etcd: stands in a page that the configuration names.
 pub const MARKER: &str = "marker-that-nobody-may-read";
@@ -75,7 +75,8 @@ impl Site {
 
     /// Runs a command of the program: whether it succeeded, and what it printed.
     pub fn portunus(&self, arguments: &[&str]) -> (bool, String) {
-        let mut command = Command::new(PORTUNUS);
+        // A roll-out that does not come to its end would be watched for ever.
+        let mut command = timed(3 * PATIENCE, PORTUNUS);
         command.env("PORTUNUS_FLEET", self.path("fleet.yaml")).current_dir(self.dir.path()).args(arguments);
         let output = command.output().unwrap();
         let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
@@ -176,7 +177,7 @@ impl Node {
     /// Ends it in order.
     pub fn end(mut self) {
         self.running.signal("TERM");
-        assert_eq!(self.running.child.wait().unwrap().code(), Some(0));
+        assert_eq!(end_of(&mut self.running.child).code(), Some(0));
     }
 }
 

@@ -23,8 +23,9 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::process::{Child, Command, ExitStatus, Output};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -162,7 +163,7 @@ impl Gate {
 
     /// The exit code of a process that ends by itself.
     pub fn running_exit(&mut self) -> Option<i32> {
-        self.running.child.wait().unwrap().code()
+        end_of(&mut self.running.child).code()
     }
 
     /// Ends it with SIGTERM, unless it was told to end already (a second signal would cut its drain short); gives its exit code.
@@ -208,6 +209,50 @@ pub fn wait_within(patience: Duration, what: &str, mut done: impl FnMut() -> boo
     while !done() {
         assert!(Instant::now() < until, "waited in vain for {what}");
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// How a program ends that is to end by itself; one that does not is killed, and fails the test.
+pub fn end_of(child: &mut Child) -> ExitStatus {
+    let until = Instant::now() + PATIENCE;
+    let mut status = None;
+    wait_within(2 * PATIENCE, "a program that was killed", || {
+        status = child.try_wait().unwrap();
+        if status.is_none() && Instant::now() > until {
+            let _ = child.kill();
+        }
+        status.is_some()
+    });
+    assert!(Instant::now() <= until, "process {} did not end", child.id());
+    status.unwrap()
+}
+
+/// What a program says until its end, as its pipes have it; one that does not end is killed, and fails the test.
+pub fn output_of(child: Child) -> Output {
+    let pid = child.id().to_string();
+    let (sender, ended) = channel();
+    std::thread::spawn(move || sender.send(child.wait_with_output()));
+    // Longer than what the programs of these tests wait for themselves.
+    let Ok(output) = ended.recv_timeout(2 * PATIENCE) else {
+        let _ = Command::new("kill").args(["-KILL", &pid]).status();
+        panic!("process {pid} did not end");
+    };
+    output.unwrap()
+}
+
+/// A command that runs this program, and kills it if it takes longer than that.
+pub fn timed(patience: Duration, program: &str) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["--signal=KILL", &patience.as_secs().to_string(), program]);
+    command
+}
+
+/// Tells the threads of a scope to stop, also when an assertion fails: the scope would wait for them for ever.
+pub struct StopOnDrop<'s>(pub &'s AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -394,10 +439,11 @@ impl Recorder<'_> {
     }
 }
 
-/// Connects as a client, with patience on every read.
+/// Connects as a client, with patience on every read and write.
 pub fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
     stream.set_nodelay(true).unwrap();
     stream
 }
@@ -409,6 +455,31 @@ pub fn connect_from(source: &str, address: SocketAddr) -> TcpStream {
     socket.connect(&address.into()).unwrap();
     let stream = TcpStream::from(socket);
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// Connects to a Unix socket as a client, with patience on every read and write.
+pub fn connect_unix(socket: &Path) -> UnixStream {
+    let stream = UnixStream::connect(socket).unwrap_or_else(|error| panic!("{}: {error}", socket.display()));
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// The next connection of a listener, with patience for it and on every read and write. The listener blocks nobody from then on.
+pub fn accept(listener: &TcpListener) -> TcpStream {
+    listener.set_nonblocking(true).unwrap();
+    let mut accepted = None;
+    wait_until("a connection", || match listener.accept() {
+        Ok((stream, _)) => accepted.replace(stream).is_none(),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => false,
+        Err(error) => panic!("{error}"),
+    });
+    let stream = accepted.unwrap();
+    stream.set_nonblocking(false).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
     stream
 }
 
@@ -421,8 +492,7 @@ pub fn exchange(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
 
 /// A request on a connection of its own to an admin socket; gives the whole response as text.
 pub fn ask_socket(socket: &Path, line: &str, fields: &str) -> String {
-    let mut stream = UnixStream::connect(socket).unwrap_or_else(|error| panic!("{}: {error}", socket.display()));
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut stream = connect_unix(socket);
     let request = format!("{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     String::from_utf8_lossy(&read_to_end(&mut stream)).into_owned()

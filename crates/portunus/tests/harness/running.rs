@@ -3,11 +3,16 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use super::wait_until;
+
+/// Longest start of a program, on a machine that does other things, too.
+const START_PATIENCE: Duration = Duration::from_secs(180);
 
 /// A running program; killed when dropped.
 pub struct Running {
@@ -29,20 +34,29 @@ impl Running {
             command.env("PORTUNUS_CONTROL", "none");
         }
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let mut reported = Vec::new();
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let (diagnostics, (sender, reported)) = (Arc::new(Mutex::new(Vec::new())), channel());
+        let kept = Arc::clone(&diagnostics);
+        // In a thread from the start: a program that neither says anything nor ends would be read from for ever.
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                kept.lock().unwrap().push(line.clone());
+                // Nobody listens once it is up.
+                let _ = sender.send(line);
+            }
+        });
+        // It is killed with this value also when it does not come up.
+        let running = Running { child, diagnostics, reported_to_end: AtomicBool::new(false) };
+        let until = Instant::now() + START_PATIENCE;
         loop {
-            let Some(Ok(line)) = lines.next() else { panic!("{command:?} did not start: {reported:#?}") };
-            let event = serde_json::from_str(&line).unwrap_or_default();
-            reported.push(line);
+            let Ok(line) = reported.recv_timeout(until.saturating_duration_since(Instant::now())) else {
+                panic!("{command:?} did not start: {:#?}", running.diagnostics());
+            };
+            let event: Value = serde_json::from_str(&line).unwrap_or_default();
             if is_up(&event) {
-                break;
+                return running;
             }
         }
-        let diagnostics = Arc::new(Mutex::new(reported));
-        let kept = Arc::clone(&diagnostics);
-        std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| kept.lock().unwrap().push(line)));
-        Running { child, diagnostics, reported_to_end: AtomicBool::new(false) }
     }
 
     /// Its process id.

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use crate::harness::frames::{DATA, END_STREAM, Frames, HEADERS, RST_STREAM, WINDOW_UPDATE, frame, get};
-use crate::harness::{Gate, Reply, Seen, Upstream, connect, read_response, read_to_end, wait_until};
+use crate::harness::{Gate, PATIENCE, Reply, Seen, Upstream, connect, read_response, read_to_end, wait_until};
 
 const KIB: usize = 1024;
 
@@ -218,7 +218,7 @@ fn what_waits_stays_with_its_sender() {
     let client = send(&gate, "/64", "192.0.2.1");
     // Sockets of the kernel hold some.
     let most = 32 * MIB;
-    let of_server = told.recv().unwrap();
+    let of_server = told.recv_timeout(PATIENCE).unwrap();
     drop(client);
     let mut client = connect(gate.address("web"));
     write!(client, "POST /0 HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", 64 * MIB).unwrap();

@@ -16,7 +16,7 @@ use crate::harness::frames::{
 use crate::harness::http2::http2_server;
 use crate::harness::trial::{Parts, gate, secure_gate};
 use crate::harness::websocket::{accept, echo, granting};
-use crate::harness::{Gate, Reply, Seen, Upstream, connect as connect_to};
+use crate::harness::{Gate, PATIENCE, Reply, Seen, Upstream, connect as connect_to};
 
 type Fields = Vec<(&'static str, &'static [u8])>;
 
@@ -182,7 +182,7 @@ fn the_client_gets_no_proof_that_it_did_not_ask_for() {
     let upstream = granting(echo);
     let gate = gate(upstream.address, Parts::default());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let (head, said) = runtime.block_on(async {
+    let asked = async {
         let stream = tokio::net::TcpStream::connect(gate.address("web")).await.unwrap();
         let (sender, connection) = h2::client::handshake(stream).await.unwrap();
         #[expect(clippy::disallowed_methods, reason = "a client of a test")]
@@ -202,7 +202,8 @@ fn the_client_gets_no_proof_that_it_did_not_ask_for() {
             said.extend_from_slice(&piece.unwrap());
         }
         (head, said)
-    });
+    };
+    let (head, said) = runtime.block_on(async { tokio::time::timeout(PATIENCE, asked).await.expect("an end") });
     assert_eq!((head.status.as_u16(), &said[..]), (200, &b"hello"[..]));
     assert_eq!(head.headers.get("sec-websocket-protocol").unwrap(), "chat");
     for name in ["sec-websocket-accept", "connection", "upgrade", "content-length"] {
@@ -368,22 +369,22 @@ fn a_cut_is_shown_as_one() {
     websocket(&mut client, 1);
     client.send(&frame(DATA, 0, 1, b"half"));
     client.send(&frame(RST_STREAM, 0, 1, &CANCEL.to_be_bytes()));
-    assert_eq!(ends.recv().unwrap(), (b"half".to_vec(), false));
+    assert_eq!(ends.recv_timeout(PATIENCE).unwrap(), (b"half".to_vec(), false));
     assert_eq!(line(&gate, 1)["reason"], "tunnel_client_reset");
     // Fields at its end, which a tunnel has not (RFC 9113 §8.5).
     websocket(&mut client, 3);
     client.send(&frame(HEADERS, END_HEADERS | END_STREAM, 3, &block(&[("x", b"y")])));
     assert!(matches!(client.outcome(3), Outcome::Reset(_)));
-    assert!(!ends.recv().unwrap().1);
+    assert!(!ends.recv_timeout(PATIENCE).unwrap().1);
     // The whole connection is gone.
     websocket(&mut client, 5);
     drop(client);
-    assert!(!ends.recv().unwrap().1);
+    assert!(!ends.recv_timeout(PATIENCE).unwrap().1);
     // An end is an end.
     let mut client = open(&gate);
     websocket(&mut client, 1);
     client.send(&frame(DATA, END_STREAM, 1, b"whole"));
-    assert_eq!(ends.recv().unwrap(), (b"whole".to_vec(), true));
+    assert_eq!(ends.recv_timeout(PATIENCE).unwrap(), (b"whole".to_vec(), true));
     // Reset by the server.
     let upstream = granting(|stream: TcpStream| {
         rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();

@@ -11,7 +11,7 @@ use keystore::dev_ca::{DevCa, Purpose};
 use tempfile::TempDir;
 
 use super::server::{OwnKeyServer, PROGRAM, run, site, succeeded};
-use crate::harness::{Gate, vacant, wait_until};
+use crate::harness::{Gate, PATIENCE, output_of, timed, vacant, wait_until};
 
 const NODE: &str = "edge-1.edges.example";
 
@@ -109,7 +109,7 @@ fn start_enrol(server: SocketAddr, token: &str, name: &str, folder: &Path) -> Ch
 }
 
 fn finish(child: Child) -> Output {
-    child.wait_with_output().unwrap()
+    output_of(child)
 }
 
 /// Whether it failed, and said this.
@@ -122,7 +122,7 @@ fn rejected(output: &Output, expected: &str) {
 fn is_served(gate: &Gate) -> bool {
     let place = format!("::{}", gate.address("edge"));
     let output = Command::new("curl")
-        .args(["-sSf", "--connect-to", &place, "https://site-2.example/", "--cacert", "ca.pem"])
+        .args(["-sSf", "--max-time", "60", "--connect-to", &place, "https://site-2.example/", "--cacert", "ca.pem"])
         .current_dir(gate.dir.path())
         .output()
         .expect("curl is installed (Debian package curl)");
@@ -293,7 +293,7 @@ fn a_key_server_that_is_killed_between_token_and_certificate_lets_nobody_have_it
     let child = start_enrol(issuing.address, &token, NODE, &folder);
     let since = Instant::now();
     while open() > 0 {
-        assert!(since.elapsed() < crate::harness::PATIENCE, "the token is used");
+        assert!(since.elapsed() < PATIENCE, "the token is used");
     }
     issuing.restart();
     drop(finish(child));
@@ -305,7 +305,8 @@ fn a_key_server_that_is_killed_between_token_and_certificate_lets_nobody_have_it
 
 /// What a client gets that speaks TLS with this protocol and sends these bytes.
 fn sent(issuing: &Issuing, protocol: &str, bytes: &[u8]) -> Vec<u8> {
-    let mut child = Command::new("openssl")
+    // Its input stays open, so a server that keeps the connection would keep it.
+    let mut child = timed(PATIENCE, "openssl")
         .args([
             "s_client",
             "-quiet",
@@ -323,7 +324,7 @@ fn sent(issuing: &Issuing, protocol: &str, bytes: &[u8]) -> Vec<u8> {
         .expect("openssl is installed (Debian package openssl)");
     let mut input = child.stdin.take().unwrap();
     let _ = input.write_all(bytes);
-    let output = child.wait_with_output().unwrap().stdout;
+    let output = output_of(child).stdout;
     drop(input);
     output
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use tempfile::TempDir;
 
 use super::server::{OwnKeyServer, PROGRAM, run, site, succeeded};
-use crate::harness::wait_until;
+use crate::harness::{end_of, wait_until};
 
 /// A folder with keys of all kinds, and `gokeyless.yaml` for them.
 fn with_file() -> TempDir {
@@ -77,7 +77,7 @@ fn it_serves_in_place_of_gokeyless() {
     wait_until("the pid file", || reported() == key_server.child.id().to_string());
     check(&key_server);
     key_server.signal("TERM");
-    assert!(key_server.child.wait().unwrap().success(), "{:#?}", key_server.diagnostics());
+    assert!(end_of(&mut key_server.child).success(), "{:#?}", key_server.diagnostics());
     assert!(!pid.exists(), "the pid file is removed");
 }
 

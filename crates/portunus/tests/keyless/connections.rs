@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use super::client::{End, connector, visit};
 use super::key_server::KeyServer;
 use super::{folder, metric, start, yaml_at};
-use crate::harness::{Gate, wait_until};
+use crate::harness::{Gate, accept, wait_until};
 
 const ANSWERED: End = End::Answered { resumed: false };
 
@@ -18,12 +18,11 @@ fn one_try_to_connect_at_a_time_however_many_wait() {
     let address = format!("{:?}", silent.local_addr().unwrap().to_string());
     // Nobody answers, and the try goes on for as long as this test may.
     let gate = Gate::start_in(dir, &yaml_at(&address, ", connections: 8, connect_timeout: 1m, total_timeout: 1m"));
-    let (first, _) = silent.accept().unwrap();
+    let first = accept(&silent);
     std::thread::scope(|scope| {
         let wait = || visit(&connector(gate.dir.path()), gate.address("edge")).end;
         let waiting: Vec<_> = (0..5).map(|_| scope.spawn(wait)).collect();
         wait_until("handshakes to wait", || metric(&gate, "portunus_keyless_in_flight{group=\"keys\"}") == Some(5.0));
-        silent.set_nonblocking(true).unwrap();
         assert_eq!(silent.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "a second try beside the first");
         // Nobody listens any more: all is over at once, one alert each.
         drop((first, silent));

@@ -133,7 +133,7 @@ fn what_init_lays_out_works_at_once() {
     let ca = made.join("ca.pem");
     both_sites_respond(&ca, gate.address("edge"));
     let place = format!("::{}", gate.address("edge"));
-    let curl = ["-sSf", "--connect-to", &place, "https://site-1.example/", "--cacert"];
+    let curl = ["-sSf", "--max-time", "60", "--connect-to", &place, "https://site-1.example/", "--cacert"];
     let curl = Command::new("curl").args(curl).arg(&ca).output().expect("curl is installed (Debian package curl)");
     assert!(curl.status.success(), "{}", String::from_utf8_lossy(&curl.stderr));
     let done =

@@ -11,7 +11,7 @@ use tls::KeyType;
 use wire::proxy_protocol::{Found, MAX_HEADER_BYTES, kind, read};
 
 use super::site::{folder, next, tcp_upstream, yaml};
-use crate::harness::{Gate, NO_SYSTEM_CAS, connect, vacant};
+use crate::harness::{Gate, NO_SYSTEM_CAS, accept, connect, vacant};
 
 /// A folder with a CA for clients and a certificate of it for each of these names.
 fn folder_with_clients(names: &[&str]) -> tempfile::TempDir {
@@ -147,7 +147,7 @@ fn a_server_that_takes_no_connections_gets_no_tunnels_until_it_does() {
     // One of two goes there.
     let mut found = false;
     while !found {
-        let (mut far, _) = back.accept().unwrap();
+        let mut far = accept(&back);
         let mut bytes = [0; 5];
         found = far.read_exact(&mut bytes).is_ok() && &bytes == b"again";
     }

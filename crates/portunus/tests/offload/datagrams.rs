@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::site::{MOMENT, Peer};
-use crate::harness::{Gate, PATIENCE, vacant, wait_until};
+use crate::harness::{Gate, PATIENCE, accept, vacant, wait_until};
 
 /// A server that responds to each datagram with its own address and the datagram.
 struct Echo {
@@ -353,7 +353,7 @@ fn checks_expect_what_they_are_told() {
     let open = TcpListener::bind((server.address.ip(), 0)).unwrap();
     let port = open.local_addr().unwrap().port();
     let gate = gate(&format!("servers: \"{}\", health: {{ path: none, port: {port} }}", server.address), "");
-    open.accept().unwrap();
+    accept(&open);
     assert_eq!(Client::of(gate.address("dns")).ask(b"x"), server.address);
 }
 

@@ -56,7 +56,7 @@ fn configuration() -> String {
 
 /// The certificate that a client gets, as `openssl` prints it.
 fn served(gate: &Gate, name: &str) -> String {
-    let command = format!("openssl s_client -connect {} {name} </dev/null 2>/dev/null", gate.address("t"));
+    let command = format!("timeout 60 openssl s_client -connect {} {name} </dev/null 2>/dev/null", gate.address("t"));
     let text = Command::new("sh").args(["-c", &command]).output().unwrap().stdout;
     let text = String::from_utf8(text).unwrap();
     let start = text.find("-----BEGIN CERTIFICATE-----").unwrap_or_else(|| panic!("{text}"));

@@ -2,12 +2,13 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::Command;
 use std::sync::mpsc::Receiver;
 
 use super::site::{Duplex, folder, next, read_all, tcp_upstream, yaml};
 use crate::harness::secure::Secure;
-use crate::harness::{Gate, NO_SYSTEM_CAS, Upstream, connect, connect_from, exchange, read_response, read_to_end};
+use crate::harness::{
+    Gate, NO_SYSTEM_CAS, PATIENCE, Upstream, connect, connect_from, exchange, read_response, read_to_end, timed,
+};
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n";
 
@@ -128,7 +129,7 @@ fn names_without_a_tunnel_and_strangers_are_rejected_after_the_handshake() {
     let mut near = Secure::connect(gate.address("names"), gate.dir.path(), "b.test", "any");
     assert!(near.read(&mut [0; 1]).is_err());
     for (listener, name) in [("strict", "c.test"), ("clients", "a.test")] {
-        let output = Command::new("openssl")
+        let output = timed(PATIENCE, "openssl")
             .args(["s_client", "-quiet", "-connect", &gate.address(listener).to_string(), "-servername", name])
             .args(NO_SYSTEM_CAS)
             .stdin(std::process::Stdio::null())

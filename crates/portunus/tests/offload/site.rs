@@ -65,6 +65,7 @@ pub fn connections_of(listener: TcpListener) -> (SocketAddr, Receiver<TcpStream>
         for stream in listener.incoming() {
             let stream = stream.unwrap();
             stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.set_write_timeout(Some(PATIENCE)).unwrap();
             if sender.send(stream).is_err() {
                 return;
             }
@@ -93,6 +94,7 @@ pub fn unix_upstream(path: &Path) -> Receiver<UnixStream> {
         for stream in listener.incoming() {
             let stream = stream.unwrap();
             stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.set_write_timeout(Some(PATIENCE)).unwrap();
             if sender.send(stream).is_err() {
                 return;
             }

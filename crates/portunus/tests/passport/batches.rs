@@ -5,7 +5,7 @@
 use std::process::{Command, Stdio};
 
 use super::site::{CLIENT, Running, Site, find};
-use crate::harness::wait_until;
+use crate::harness::{end_of, wait_until};
 
 /// Datagrams of one burst.
 const BURST: usize = 256;
@@ -110,7 +110,7 @@ fn a_burst_costs_few_calls_each_way() {
     running.signal("CONT");
     find(&asking, &format!("got {BURST}"));
     super::site::run(&["kill", "-INT", &strace.id().to_string()]);
-    strace.wait().unwrap();
+    end_of(&mut strace);
 
     let table = std::fs::read_to_string(table).unwrap();
     let count = |name: &str| calls(&table, name);

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 
 use tempfile::TempDir;
 
-use crate::harness::wait_until;
+use crate::harness::{end_of, wait_until};
 
 /// Two namespaces, joined.
 pub struct Site {
@@ -193,7 +193,7 @@ impl Site {
 
     /// Waits for the end of the program that was started last; gives its exit code.
     pub fn wait_last(&mut self) -> Option<i32> {
-        self.children.pop().unwrap().wait().unwrap().code()
+        end_of(&mut self.children.pop().unwrap()).code()
     }
 
     /// Runs a Python program in the client namespace to its end; gives what it printed.

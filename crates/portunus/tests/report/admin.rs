@@ -3,7 +3,6 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +15,7 @@ use telemetry::Reporter;
 
 use super::exposition::{open_metrics, prometheus_text};
 use super::record;
-use crate::harness::wait_until;
+use crate::harness::{PATIENCE, connect, connect_unix, exchange, read_to_end, wait_until};
 
 /// The admin side with a program behind it that counts what it is asked to do.
 struct Fixture {
@@ -95,7 +94,7 @@ fn converse(mut stream: impl Read + Write, request: &str) -> Response {
 
 fn ask(address: SocketAddr, line: &str, fields: &str) -> Response {
     let request = format!("{line} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{fields}\r\n");
-    converse(TcpStream::connect(address).unwrap(), &request)
+    converse(connect(address), &request)
 }
 
 #[test]
@@ -149,7 +148,7 @@ fn web_pages_of_others_reach_nothing() {
     fn check(address: SocketAddr, line: &str, fields: &str, status: u16) {
         let token = "Authorization: Bearer 0123456789abcdef\r\n";
         let request = format!("{line} HTTP/1.1\r\nConnection: close\r\n{token}{fields}\r\n");
-        let response = converse(TcpStream::connect(address).unwrap(), &request);
+        let response = converse(connect(address), &request);
         assert_eq!(response.status, status, "{fields}");
         assert!(!response.body.contains("workers"), "{fields}");
     }
@@ -213,15 +212,11 @@ fn heads_and_connections_are_bounded() {
     assert_eq!(ask(address, "GET /healthz", &long).status, 431);
 
     let held: Vec<TcpStream> = (0..32).map(|_| TcpStream::connect(address).unwrap()).collect();
-    let mut rejected = TcpStream::connect(address).unwrap();
-    assert_eq!(rejected.read(&mut [0; 1]).unwrap_or(0), 0, "closed at once");
+    assert!(read_to_end(&mut connect(address)).is_empty(), "closed at once");
     drop(held);
     let mut served = false;
     for _ in 0..1000 {
-        let mut stream = TcpStream::connect(address).unwrap();
-        let _ = stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-        let mut text = Vec::new();
-        let _ = stream.read_to_end(&mut text);
+        let text = exchange(address, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         served = text.starts_with(b"HTTP/1.1 200");
         if served {
             break;
@@ -251,9 +246,9 @@ fn a_unix_socket_is_the_owners_alone_and_goes_with_us() {
     let fixture = unix(&path).unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let request = "POST /reload HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    assert_eq!(converse(UnixStream::connect(&path).unwrap(), request).status, 200);
+    assert_eq!(converse(connect_unix(&path), request).status, 200);
     let request = "GET /config HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
-    assert_eq!(converse(UnixStream::connect(&path).unwrap(), request).status, 421);
+    assert_eq!(converse(connect_unix(&path), request).status, 421);
     fixture.handle.stop();
     assert!(!path.exists());
 }
@@ -271,7 +266,7 @@ fn only_a_dead_socket_is_replaced() {
     let error = unix(&path).err().expect("the first one responses").to_string();
     assert!(error.contains("another process answers") && error.contains("admin.sock"), "{error}");
     let request = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    assert_eq!(converse(UnixStream::connect(&path).unwrap(), request).status, 200, "and still does");
+    assert_eq!(converse(connect_unix(&path), request).status, 200, "and still does");
     fixture.handle.stop();
 
     std::fs::write(&path, "precious").unwrap();
@@ -295,7 +290,7 @@ fn a_connection_that_takes_nothing_ends() {
     let fixture = start_with(AdminConfig { connection_timeout, ..AdminConfig::at(bind) }).unwrap();
     let Endpoint::Tcp(address) = *fixture.handle.address() else { panic!("TCP was asked for") };
     let mut deaf = TcpStream::connect(address).unwrap();
-    deaf.set_write_timeout(Some(crate::harness::PATIENCE)).unwrap();
+    deaf.set_write_timeout(Some(PATIENCE)).unwrap();
     let requests = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1000);
     // Until its end is noticed: it is not read at some time, and then it is closed.
     let error = loop {

@@ -193,24 +193,26 @@ mod tests {
     #[test]
     fn threads_that_meet_leave_no_room_unused() {
         let (table, threads) = (Arc::new(ConcurrencyTable::new(1024)), 3);
-        let (gate, entered) = (std::sync::Barrier::new(threads), AtomicU32::new(0));
+        let (gate, entered, wrong) = (std::sync::Barrier::new(threads), AtomicU32::new(0), AtomicU32::new(0));
         std::thread::scope(|scope| {
             for _ in 0..threads {
                 scope.spawn(|| {
-                    for round in 0..2_000 {
+                    for _ in 0..2_000 {
                         gate.wait();
                         let permit = table.enter(hash(0, 1), 2);
                         entered.fetch_add(u32::from(permit.is_some()), Ordering::SeqCst);
                         // What was entered is held until all have tried.
                         let is_one = gate.wait().is_leader();
                         if is_one {
-                            assert_eq!(entered.swap(0, Ordering::SeqCst), 2, "round {round}");
+                            // Not asserted here: the others would wait for this thread for ever.
+                            wrong.fetch_add(u32::from(entered.swap(0, Ordering::SeqCst) != 2), Ordering::SeqCst);
                         }
                         drop(permit);
                     }
                 });
             }
         });
+        assert_eq!(wrong.load(Ordering::SeqCst), 0, "rounds that did not let in two");
         assert!(is_empty(&table));
     }
 

@@ -23,6 +23,9 @@ use crate::client;
 pub const NAME: &str = "site.example";
 pub const ALPN: &str = "h3";
 
+/// Longest wait for anything that must happen.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// A server's certificate, and who trusts it.
 #[derive(Clone)]
 pub struct Party {
@@ -145,7 +148,8 @@ impl Client {
         let mut buffer = [0; 2000];
         loop {
             self.send().await;
-            let (length, from) = self.socket.recv_from(&mut buffer).await.unwrap();
+            let received = tokio::time::timeout(PATIENCE, self.socket.recv_from(&mut buffer)).await;
+            let (length, from) = received.expect("the server responds").unwrap();
             let before = self.was_retried;
             if buffer[0] & 0xf0 == 0xf0 {
                 self.take(&buffer[..length], from);
@@ -207,7 +211,9 @@ impl Client {
 
     /// Runs until `done` says so.
     pub async fn until(&mut self, mut done: impl FnMut(&mut Client) -> bool) {
+        let begun = Instant::now();
         loop {
+            assert!(begun.elapsed() < PATIENCE, "waited in vain");
             self.send().await;
             if done(self) {
                 return self.send().await;
@@ -219,7 +225,9 @@ impl Client {
     /// Runs until `other` is done.
     pub async fn beside<F: Future>(&mut self, other: F) -> F::Output {
         let mut other = std::pin::pin!(other);
+        let begun = Instant::now();
         loop {
+            assert!(begun.elapsed() < PATIENCE, "waited in vain");
             self.send().await;
             let output = std::future::poll_fn(|context| Poll::Ready(other.as_mut().poll(context))).await;
             match output {
