@@ -141,7 +141,7 @@ async fn of_one_connection_that_asks_without_waiting_the_oldest_requests_are_dro
         let (mut bytes, mut dropped) = (Vec::new(), Vec::new());
         let listen = async {
             let began = Instant::now();
-            let mut buffer = [0; 64 * 1024];
+            let mut buffer = vec![0; 64 * 1024];
             // Where nothing is to be dropped, long enough for it to be wrong.
             let least = Duration::from_millis(if beyond == 0 { 500 } else { 0 });
             let is_done = |dropped: &Vec<u32>| {
