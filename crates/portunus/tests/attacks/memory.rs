@@ -104,7 +104,8 @@ fn responses_that_nobody_reads_take_bounded_memory() {
     });
     let parts = Parts { file: "limits: { client_idle_timeout: 5m }", ..Parts::default() };
     // With windows wide open the library's buffers fill; without a window each stream has a piece in hand; in between it has both.
-    // A stream holds 16 KiB of its own and what was received for it at once, 32 KiB, and nothing that was joined beside them.
+    // A stream holds 16 KiB of its own and what was received for it at once, 32 KiB, and nothing that was joined beside them: 16 KiB more each would be
+    // 10,800 KiB. Usual are 8,700; a little more is what the allocator keeps on a busy machine.
     for (what, window, path) in [
         ("the socket is not read, chunks", 0x7fff_ffff_u32, "/chunks"),
         ("the socket is not read", 0x7fff_ffff, "/small"),
@@ -125,6 +126,6 @@ fn responses_that_nobody_reads_take_bounded_memory() {
             }
             client
         };
-        check_for(&secure, what, 3, 9_000, open);
+        check_for(&secure, what, 3, 10_000, open);
     }
 }
