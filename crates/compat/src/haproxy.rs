@@ -514,7 +514,15 @@ impl Making<'_> {
         if !is_all {
             return;
         }
-        self.draft.settings.update("forwarding", |map| map.set("x_forwarded", Value::plain(true)));
+        // The port goes where every route sends it, or where one says so itself; the host, which HAProxy sends by no option, likewise.
+        let has_port = forwards.iter().all(|route| of(route, "x-forwarded-port").is_some());
+        self.draft.settings.update("forwarding", |map| {
+            map.set("x_forwarded", Value::plain(true));
+            map.set("x_forwarded_host", Value::plain(false));
+            if !has_port {
+                map.set("x_forwarded_port", Value::plain(false));
+            }
+        });
         for route in &mut self.draft.routes {
             let Some(Value::Map(edits)) = route.get("request_headers").cloned() else { continue };
             let mut kept = Map::default();
@@ -525,7 +533,9 @@ impl Making<'_> {
                 };
                 let mut left = Map::default();
                 let is_ours = |field: &str| {
-                    key == "set" && matches!(field, "x-forwarded-for" | "x-forwarded-proto" | "x-forwarded-port")
+                    let is_standard = matches!(field, "x-forwarded-for" | "x-forwarded-proto")
+                        || (field == "x-forwarded-port" && has_port);
+                    key == "set" && is_standard
                 };
                 fields
                     .entries()

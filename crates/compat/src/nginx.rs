@@ -17,12 +17,13 @@ mod responses;
 mod rewrite;
 mod scope;
 mod shipped;
+mod sign_in;
 mod site;
 mod stream;
 mod syntax;
 mod tls;
 mod upstream_urls;
-mod values;
+pub(crate) mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;

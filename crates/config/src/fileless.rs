@@ -203,6 +203,8 @@ impl Forwarding {
     pub(super) fn read(node: &Node) -> Forwarding {
         Forwarding {
             x_forwarded: setting(node, "x_forwarded"),
+            x_forwarded_host: setting(node, "x_forwarded_host"),
+            x_forwarded_port: setting(node, "x_forwarded_port"),
             x_real_ip: setting(node, "x_real_ip"),
             forwarded: setting(node, "forwarded"),
             via: setting(node, "via"),

@@ -695,6 +695,10 @@ impl HeaderEdits {
 pub struct Forwarding {
     /// `X-Forwarded-For`, `-Proto`, `-Host`, `-Port`.
     pub x_forwarded: bool,
+    /// `X-Forwarded-Host` among them.
+    pub x_forwarded_host: bool,
+    /// `X-Forwarded-Port` among them.
+    pub x_forwarded_port: bool,
     /// `X-Real-IP`.
     pub x_real_ip: bool,
     /// `Forwarded` (RFC 7239).

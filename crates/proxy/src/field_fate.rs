@@ -43,7 +43,10 @@ pub fn rewrites(forwarding: &Forwarding, name: &[u8]) -> bool {
     } else if is("x-real-ip") {
         forwarding.x_real_ip
     } else {
-        forwarding.x_forwarded
-            && (is("x-forwarded-for") || is("x-forwarded-proto") || is("x-forwarded-host") || is("x-forwarded-port"))
+        let is_written = is("x-forwarded-for")
+            || is("x-forwarded-proto")
+            || is("x-forwarded-host") && forwarding.x_forwarded_host
+            || is("x-forwarded-port") && forwarding.x_forwarded_port;
+        forwarding.x_forwarded && is_written
     }
 }

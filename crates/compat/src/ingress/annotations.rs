@@ -5,6 +5,7 @@ use super::manifests::{Annotation, Ingress};
 use crate::addresses::{is_authority, is_host, network};
 use crate::migration::Place;
 use crate::native::{Map, Value, bytes};
+use crate::nginx::values::Values;
 
 /// What an Ingress says besides its paths.
 #[derive(Debug, Default)]
@@ -316,10 +317,12 @@ impl Making<'_> {
                 Some(policy) => Some(("signed-in", policy)),
                 None => return false,
             },
-            // Where to send those who are not signed in; without it they get 401.
+            // Where to send those who are not signed in is a part of `auth-url`; without it they get 401.
             "auth-signin" | "auth-signin-redirect-param" => {
-                let why = "who is not signed in gets 401, and is not sent elsewhere";
-                self.left_out(annotation, why, wanted);
+                if sign_in(ingress).is_none() {
+                    let why = "who is not signed in gets 401, and is not sent elsewhere";
+                    self.left_out(annotation, why, wanted);
+                }
                 return true;
             }
             _ => return false,
@@ -352,17 +355,46 @@ impl Making<'_> {
         let path = if path.is_empty() { "/" } else { path };
         let mut rule =
             Map::of([("upstream", Value::text(upstream)), ("path", Value::text(path)), ("host", Value::text(server))]);
-        let copied = ingress.annotations.iter().find(|one| one.name == format!("{PREFIX}auth-response-headers"));
-        let copied: Vec<String> = copied
-            .map(|one| {
-                one.value.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect()
-            })
-            .unwrap_or_default();
+        if let Some(page) = sign_in(ingress) {
+            rule.set("sign_in", Value::text(page));
+        }
+        let copied = own(ingress, "auth-response-headers").unwrap_or_default();
+        let copied: Vec<&str> = copied.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
         if !copied.is_empty() {
             rule.set("copy", Value::texts(copied));
         }
         Some(Map::of([("forward_auth", rule.into())]))
     }
+}
+
+/// The value of an annotation by its name without the prefix.
+fn own<'i>(ingress: &'i Ingress, name: &str) -> Option<&'i str> {
+    let is_it = |one: &&Annotation| one.name.strip_prefix(PREFIX) == Some(name);
+    ingress.annotations.iter().find(is_it).map(|one| one.value.trim())
+}
+
+/// Where those go who have not signed in: `auth-signin`, which gets the whole URL to come back to in a parameter unless it has one.
+fn sign_in(ingress: &Ingress) -> Option<String> {
+    let page = own(ingress, "auth-signin")?;
+    let parameter = own(ingress, "auth-signin-redirect-param").unwrap_or("rd");
+    let is_name = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+    if !is_name(parameter) || page.contains(['{', '}', '#']) {
+        return None;
+    }
+    let back = format!("{parameter}=$scheme://$http_host$request_uri");
+    let page = match page.split_once('?') {
+        None => format!("{page}?{back}"),
+        Some((_, query)) if query.split('&').any(|pair| pair.split('=').next() == Some(parameter)) => page.to_owned(),
+        Some(_) => format!("{page}&{back}"),
+    };
+    let page = [
+        ("$escaped_request_uri", "$request_uri"),
+        ("$best_http_host", "$http_host"),
+        ("$pass_access_scheme", "$scheme"),
+    ]
+    .into_iter()
+    .fold(page, |page, (theirs, plain)| page.replace(theirs, plain));
+    Values { tls: true, ..Values::default() }.page(&page).ok()
 }
 
 fn shown(annotation: &Annotation) -> String {

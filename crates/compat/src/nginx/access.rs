@@ -223,7 +223,7 @@ impl Making<'_> {
         &mut self,
         scope: &Scope<'_>,
         directive: &Directive,
-        values: &Values,
+        asking: &Values,
     ) -> Result<(Map, Vec<String>), String> {
         let path = directive.arg(0);
         if !path.starts_with('/') || path.contains(['$', '?', '%']) {
@@ -240,7 +240,7 @@ impl Making<'_> {
         if let Some(directive) = decides(&inner, location) {
             return Err(format!("`{}` ({}) decides what is asked", directive.name, directive.place));
         }
-        let mut values = values.clone();
+        let mut values = asking.clone();
         values.groups.clear();
         let (upstream, proxy) = self.proxied(pass, &inner, &mut values)?;
         let asked = match (proxy.uri.as_deref(), super::location::start_of(location)) {
@@ -266,6 +266,9 @@ impl Making<'_> {
                     "only fields of the service's response that `proxy_set_header` sends on are copied",
                 )),
             }
+        }
+        if let Some(sign_in) = self.sign_in(scope, asking) {
+            rule.set("sign_in", Value::text(sign_in.page));
         }
         if !copied.is_empty() {
             rule.set("copy", Value::List(copied.into_iter().map(Value::text).collect()));

@@ -29,6 +29,8 @@ const STANDARD: [(&str, &[&str]); 6] = [
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Forwarding {
     pub(crate) x_forwarded: bool,
+    pub(crate) x_forwarded_host: bool,
+    pub(crate) x_forwarded_port: bool,
     pub(crate) x_real_ip: bool,
     pub(crate) request_id: bool,
 }
@@ -52,12 +54,10 @@ impl Forwarding {
             let places = places_with(start);
             !places.is_empty() && places.iter().all(|place| sets(place, field) == Some(true))
         };
-        let none_other = |field: &str| places.iter().all(|place| sets(place, field) != Some(false));
         Some(Forwarding {
-            x_forwarded: all("x-forwarded-for", "x-forwarded-")
-                && all("x-forwarded-proto", "x-forwarded-")
-                && none_other("x-forwarded-host")
-                && none_other("x-forwarded-port"),
+            x_forwarded: all("x-forwarded-for", "x-forwarded-") && all("x-forwarded-proto", "x-forwarded-"),
+            x_forwarded_host: all("x-forwarded-host", "x-forwarded-"),
+            x_forwarded_port: all("x-forwarded-port", "x-forwarded-"),
             x_real_ip: all("x-real-ip", "x-real-ip"),
             request_id: all("x-request-id", "x-request-id"),
         })
@@ -66,9 +66,13 @@ impl Forwarding {
     /// The native setting.
     pub(crate) fn native(self) -> Map {
         let mut map = Map::default();
-        for (key, is_on) in
-            [("x_forwarded", self.x_forwarded), ("x_real_ip", self.x_real_ip), ("request_id", self.request_id)]
-        {
+        for (key, is_on) in [
+            ("x_forwarded", self.x_forwarded),
+            ("x_forwarded_host", self.x_forwarded_host || !self.x_forwarded),
+            ("x_forwarded_port", self.x_forwarded_port || !self.x_forwarded),
+            ("x_real_ip", self.x_real_ip),
+            ("request_id", self.request_id),
+        ] {
             if !is_on {
                 map.set(key, Value::plain(false));
             }
@@ -82,7 +86,9 @@ impl Forwarding {
         match field {
             "x-real-ip" => self.x_real_ip,
             "x-request-id" => self.request_id,
-            "x-forwarded-for" | "x-forwarded-proto" | "x-forwarded-host" | "x-forwarded-port" => self.x_forwarded,
+            "x-forwarded-for" | "x-forwarded-proto" => self.x_forwarded,
+            "x-forwarded-host" => self.x_forwarded && self.x_forwarded_host,
+            "x-forwarded-port" => self.x_forwarded && self.x_forwarded_port,
             _ => false,
         }
     }

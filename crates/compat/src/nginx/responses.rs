@@ -129,10 +129,16 @@ impl<'d> Making<'d> {
     }
 
     /// `error_page`, where it names files that are there.
-    pub(crate) fn pages(&mut self, scope: &Scope<'d>, route: &mut Map) {
+    pub(crate) fn pages(&mut self, scope: &Scope<'d>, values: &Values, route: &mut Map) {
         let mut pages = Map::default();
         let mut statuses: Vec<Value> = Vec::new();
+        let sign_in = self.sign_in(scope, values);
         for directive in scope.all(&["error_page"]) {
+            if let Some(page) = sign_in.as_ref().filter(|page| page.directive == directive) {
+                let differs = page.differs.map(|how| self.report.differs(&directive.place, &directive.shown(), how));
+                differs.into_iter().for_each(|comment| route.comment(comment));
+                continue;
+            }
             let Some((target, codes)) = directive.args.split_last() else { continue };
             let codes: Vec<&String> =
                 codes.iter().filter(|code| (400..600).contains(&code.parse::<u16>().unwrap_or(0))).collect();

@@ -516,7 +516,7 @@ impl<'d> Making<'d> {
         if !access.policies.is_empty() {
             route.set("policies", Value::List(access.policies.into_iter().map(Value::text).collect()));
         }
-        self.pages(scope, &mut route);
+        self.pages(scope, &values, &mut route);
         self.compressed(scope, &mut route);
         route
     }

@@ -11,6 +11,11 @@ const MAX_DEPTH: usize = 8;
 /// Longest text that comes of it, bytes.
 const MAX_BYTES: usize = 4_096;
 
+/// The host that a request names, as [`Values::expanded`] writes it.
+const HOSTS: [&str; 2] = ["${http_host}", "${host}"];
+/// Stands for the whole URL of a request while a text is cut.
+const WHOLE_URL: char = '\u{1}';
+
 /// What variables stand for at a place.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Values {
@@ -91,6 +96,8 @@ pub(crate) fn variable_of(text: &str) -> Option<&str> {
 enum Use {
     Field,
     Target,
+    /// The query of a target, in which values are encoded.
+    Query,
 }
 
 /// What becomes of the query of a request in a target.
@@ -211,8 +218,8 @@ impl Values {
             "request_id" => "request.id",
             "request_method" => "method",
             "uri" | "document_uri" => "path",
-            "request_uri" if of == Use::Field => "uri",
-            "args" | "query_string" if of == Use::Field => "query",
+            "request_uri" if of != Use::Target => "uri",
+            "args" | "query_string" if of != Use::Target => "query",
             "ssl_protocol" => "tls.version",
             "ssl_cipher" => "tls.cipher",
             "ssl_server_name" => "tls.server_name",
@@ -262,6 +269,31 @@ impl Values {
         }
         let target = self.template(&text, Use::Target, 0)?;
         Ok((target, query))
+    }
+
+    /// The page that somebody is sent to who has not signed in: a path of this host or a URL, and in its query where to come back to.
+    ///
+    /// # Errors
+    /// What cannot be said.
+    pub(crate) fn page(&self, text: &str) -> Result<String, String> {
+        let text = self.expanded(text)?;
+        let (place, query) = text.split_once('?').unwrap_or((&text, ""));
+        let scheme = if self.tls { "https" } else { "http" };
+        let schemes = ["${scheme}", if self.has_trusted { "${scheme}" } else { scheme }];
+        let own = schemes.iter().flat_map(|scheme| HOSTS.map(|host| format!("{scheme}://{host}")));
+        let own = own.filter_map(|own| place.strip_prefix(own.as_str())).find(|path| path.starts_with('/'));
+        let place = match self.target(own.unwrap_or(place))? {
+            (place, Query::Drop) => place,
+            (_, Query::Keep) => return Err("the request's path in that of another page".to_owned()),
+        };
+        if query.is_empty() {
+            return Ok(place);
+        }
+        let query = HOSTS.iter().fold(query.to_owned(), |query, host| {
+            query.replace(&format!("${{scheme}}://{host}${{request_uri}}"), &WHOLE_URL.to_string())
+        });
+        let parts: Result<Vec<_>, _> = query.split(WHOLE_URL).map(|part| self.template(part, Use::Query, 0)).collect();
+        Ok(format!("{place}?{}", parts?.join("{url}")))
     }
 
     /// The text with what `set` gave a name put in.
@@ -314,7 +346,7 @@ fn query_of(text: &str) -> (String, Query) {
 fn literal(text: &str, of: Use) -> String {
     match of {
         Use::Field => text.replace('{', "{{").replace('}', "}}"),
-        Use::Target => {
+        Use::Target | Use::Query => {
             let keep = |c: char| c.is_ascii_graphic() && !"{}<>\"\\^`|".contains(c) || c == REST;
             let mut out = String::new();
             for c in text.chars() {

@@ -75,6 +75,16 @@ fn forwarding_fields_can_be_left_out() {
     );
     assert_eq!(seen.head, "GET /v HTTP/1.1\r\nHost: x");
     trial.finish();
+    for (left_out, rest) in [("x-forwarded-host", "x-forwarded-port"), ("x-forwarded-port", "x-forwarded-host")] {
+        let file = format!("forwarding: {{ {}: false }}", left_out.replace('-', "_"));
+        let mut trial = Trial::start(Parts { file: &file, ..Parts::default() });
+        let seen = trial.pass(
+            "GET /v HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX-Forwarded-Port: 1\r\nX-Forwarded-Host: y\r\n\r\n",
+        );
+        assert_eq!((seen.fields(left_out).len(), seen.fields(rest).len()), (0, 1), "{}", seen.head);
+        assert_eq!((seen.fields("x-forwarded-for").len(), seen.fields("x-forwarded-proto")), (1, vec!["http"]));
+        trial.finish();
+    }
 }
 
 /// Behind a balancer that terminates TLS both fields name the scheme that the client used; of a peer that is not trusted both name that of the connection.

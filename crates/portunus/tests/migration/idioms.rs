@@ -200,8 +200,8 @@ fn findings_name_what_is_built_in() {
     let (_, said) = imported("haproxy", &stats);
     assert!(said.len() == 1 && said[0].contains("admin: { bind:"), "{said:?}");
     let text = "server { listen 80; location = /auth { internal; proxy_pass http://127.0.0.1:1; }
-        location / { auth_request /auth; error_page 401 = @in; proxy_pass http://127.0.0.1:2; } location @in { return 302 https://in.test/; } }";
-    for text in [text.to_owned(), text.replace("= @in", "=302 https://in.test/")] {
+        location / { auth_request /auth; error_page 401 = @in; proxy_pass http://127.0.0.1:2; } location @in { proxy_pass http://127.0.0.1:3; } }";
+    for text in [text.to_owned(), text.replace("401 = @in", "403 =302 https://in.test/")] {
         let (yaml, said) = imported("nginx", &text);
         assert!(said.len() == 1 && said[0].contains("in `forward_auth`, write the `path`"), "{said:?}");
         assert!(yaml.contains("forward_auth: {") && yaml.contains("policies: [signed-in]"), "{yaml}");

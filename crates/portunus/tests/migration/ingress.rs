@@ -116,6 +116,16 @@ fn annotations_are_carried() {
     assert_holds(&yaml, &["protocol: http2"]);
     let (yaml, ..) = with(&annotation("auth-url", "http://oauth.auth.svc.cluster.local:4180/oauth2/auth"), "/");
     assert_holds(&yaml, &["path: /oauth2/auth", "oauth.auth.svc.cluster.local:4180", "policies: [signed-in]"]);
+    for (page, expected) in [
+        ("https://$host/oauth2/start?rd=$escaped_request_uri", "sign_in: \"/oauth2/start?rd={uri}\""),
+        ("https://auth.example.com/start", "sign_in: \"https://auth.example.com/start?rd={url}\""),
+        ("https://auth.example.com/?a=b", "sign_in: \"https://auth.example.com/?a=b&rd={url}\""),
+    ] {
+        let both = [annotation("auth-url", "http://auth.test:4180/auth"), annotation("auth-signin", page)].join("\n");
+        let (yaml, left, status) = with(&both, "/");
+        assert_holds(&yaml, &[expected]);
+        assert_eq!((left, status), (Vec::new(), Some(0)));
+    }
     let (yaml, ..) = with(&annotation("affinity", "cookie"), "/");
     assert_holds(&yaml, &["sticky: { cookie: INGRESSCOOKIE }"]);
 }

@@ -46,7 +46,13 @@ fn a_plain_proxy() {
         &["web"],
     );
     usual.compare_paths("a.test", &["/", "/x", "/chat/", "/chat", "/chat/x?y"]);
-    assert!(usual.yaml().contains("forwarding:\n  request_id: false\n  via: false\n"), "{}", usual.yaml());
+    assert!(
+        usual.yaml().contains(
+            "forwarding:\n  x_forwarded_host: false\n  x_forwarded_port: false\n  request_id: false\n  via: false\n"
+        ),
+        "{}",
+        usual.yaml()
+    );
     assert_eq!(usual.printed.status.code(), Some(0));
 }
 

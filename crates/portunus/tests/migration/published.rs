@@ -167,6 +167,88 @@ fn who_has_signed_in_goes_on_under_the_name_that_the_application_reads() {
     }
 }
 
+/// As the documentation of Authelia, authentik, oauth2-proxy and Vouch has it. What to come back to is one value here; nginx lets its `&` begin the next.
+#[test]
+fn who_has_not_signed_in_is_sent_to_the_page() {
+    let named = |location: &str| format!("error_page 401 = @in; proxy_pass http://@A@; }} location @in {{ {location}");
+    for (page, rest) in [
+        ("http://in.test/start?rd=", named("return 302 http://in.test/start?rd=$scheme://$http_host$request_uri;")),
+        ("/outpost/start?rd=", named("internal; add_header Set-Cookie $cookie; return 302 /outpost/start?rd=$request_uri;")),
+        ("/oauth2/start?rd=", named("return 302 $scheme://$host/oauth2/start?rd=$request_uri;").replace("$scheme://$host/", "/")),
+        (
+            "http://in.test/?url=",
+            "set $back $scheme://$host$request_uri; error_page 401 =302 http://in.test/?url=$back; proxy_pass http://@A@;".to_owned(),
+        ),
+        ("http://in.test/x", "error_page 401 http://in.test/x; proxy_pass http://@A@;".to_owned()),
+    ] {
+        let site = nginx(&format!(
+            "server {{ listen @web@; absolute_redirect off;
+            location = /auth {{ internal; proxy_pass http://@B@/status=401; }}
+            location / {{ auth_request /auth; auth_request_set $cookie $upstream_http_set_cookie; {rest} }} }}"
+        ));
+        let left = site.left_out();
+        assert!(left.iter().all(|line| line.contains("auth_request_set")), "{left:?}: {}", site.yaml());
+        let [theirs, ours] = site.ask("web", &get("a.test", "/x%20y?z=1"));
+        assert_eq!((theirs.status, ours.status), (302, 302), "{page}: {}", site.yaml());
+        let (theirs, ours) = (theirs.location.unwrap(), ours.location.unwrap());
+        assert!(theirs.starts_with(page), "{theirs}");
+        let escapes = [("%3A", ":"), ("%2F", "/"), ("%3F", "?"), ("%3D", "="), ("%25", "%")];
+        assert_eq!(escapes.iter().fold(ours, |text, (escape, plain)| text.replace(escape, plain)), theirs);
+    }
+}
+
+/// nginx shows the page in place, where a redirect leads to it here; a page that needs a user itself would lead to itself.
+#[test]
+fn a_page_in_place_is_redirected_to() {
+    let site = |page: &str| {
+        nginx(&format!(
+            "server {{ listen @web@;
+            location = /auth {{ internal; proxy_pass http://@B@/status=401; }}
+            location /oauth2/ {{ {page} proxy_pass http://@C@; }}
+            location / {{ auth_request /auth; error_page 401 =403 /oauth2/sign_in; proxy_pass http://@A@; }} }}"
+        ))
+    };
+    let open = site("");
+    nothing_is_left_out(&open);
+    let [theirs, ours] = open.ask("web", &get("a.test", "/x"));
+    assert_eq!((theirs.status, ours.status), (403, 302), "{}", open.yaml());
+    assert_eq!(ours.location.as_deref(), Some("/oauth2/sign_in?rd=%2Fx"));
+    let guarded = site("auth_request /auth;");
+    assert!(guarded.left_out().iter().any(|line| line.contains("error_page 401")), "{:?}", guarded.left_out());
+}
+
+/// An application that reads a port where none was sent before builds other URLs.
+#[test]
+fn fields_of_the_client_that_were_never_sent_are_not_sent() {
+    let usual =
+        "proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; proxy_set_header X-Forwarded-Proto $scheme;";
+    let of_nginx = |more: &str| {
+        nginx(&format!("server {{ listen @web@; location / {{ {usual} {more} proxy_pass http://@A@; }} }}"))
+    };
+    let of_haproxy = |more: &str| {
+        haproxy(&format!(
+            "frontend www\n bind @web@\n option forwardfor\n http-request set-header X-Forwarded-Proto http\n {more}\n default_backend app\nbackend app\n server one @A@"
+        ))
+    };
+    for (site, names) in [
+        (of_nginx(""), ""),
+        (of_nginx("proxy_set_header X-Forwarded-Host $host;"), "x-forwarded-host"),
+        (
+            of_nginx("proxy_set_header X-Forwarded-Host $host; proxy_set_header X-Forwarded-Port $server_port;"),
+            "x-forwarded-host x-forwarded-port",
+        ),
+        (of_haproxy(""), ""),
+        (of_haproxy("http-request set-header X-Forwarded-Port %[dst_port]"), "x-forwarded-port"),
+    ] {
+        for outcome in site.ask("web", &get("a.test", "/")) {
+            let seen = outcome.seen.unwrap().3;
+            let sent = ["x-forwarded-host", "x-forwarded-port"].into_iter().filter(|name| seen.contains_key(*name));
+            assert_eq!(sent.collect::<Vec<_>>().join(" "), names, "{seen:?}: {}", site.yaml());
+            assert!(seen.contains_key("x-forwarded-for") && seen.contains_key("x-forwarded-proto"), "{seen:?}");
+        }
+    }
+}
+
 #[test]
 fn words_of_a_redirect_stand_in_any_order() {
     let site = haproxy(

@@ -261,9 +261,12 @@ fn identity_fields(head: &RequestHead, facts: &Facts<'_>, forwarding: &Forwardin
         put_chain(head, facts, forwarding, (client.as_bytes(), peer.as_bytes()), put);
         put(b"X-Forwarded-Proto", scheme);
         let host = reported("x-forwarded-host").unwrap_or(&head.authority);
-        if !host.is_empty() {
+        if forwarding.x_forwarded_host && !host.is_empty() {
             put(b"X-Forwarded-Host", host);
         }
+    }
+    if forwarding.x_forwarded && forwarding.x_forwarded_port {
+        let host = reported("x-forwarded-host").unwrap_or(&head.authority);
         // A proxy that says the scheme alone ends TLS at a port of its own: ours is not the one that the client used.
         let of_scheme = || reported_scheme(head, facts, forwarding).map(|scheme| port_of(host, scheme));
         let said = reported("x-forwarded-port").or_else(|| if *is_port_said { None } else { of_scheme() });

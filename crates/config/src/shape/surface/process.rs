@@ -7,6 +7,8 @@ pub(crate) static FORWARDING: Object = object(
     "forwarding header fields",
     &[&[
         optional("x_forwarded", Shape::Bool, "true", "`X-Forwarded-For`, `-Proto`, `-Host` and `-Port`."),
+        optional("x_forwarded_host", Shape::Bool, "true", "`false` leaves out `X-Forwarded-Host` of those."),
+        optional("x_forwarded_port", Shape::Bool, "true", "`false` leaves out `X-Forwarded-Port` of those."),
         optional("x_real_ip", Shape::Bool, "true", "`X-Real-IP`."),
         optional("forwarded", Shape::Bool, "false", "`Forwarded` (RFC 7239)."),
         optional("via", Shape::Bool, "true", "`Via`, in requests and responses."),
