@@ -1,6 +1,7 @@
 //! A client that is gone without a word, as a machine without power is.
 
-use super::site::{Site, run, tcp_echo};
+use super::site::{Site, run, tcp_echo, within};
+use crate::harness::wait_until;
 
 #[test]
 fn a_client_that_vanished_loses_its_tunnel() {
@@ -23,6 +24,13 @@ while s.recv(1000):
     pass
 ";
     site.python(&client, holder);
+    // What it has not acknowledged would be sent again for a quarter of an hour before anything else is asked: its system acknowledges a moment later.
+    let queues = ["ss", "-Htn", "state", "established", "sport = :7000"];
+    wait_until("all to be acknowledged", || {
+        let output = within(&edge, &queues).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.lines().count() == 1 && text.split_whitespace().nth(1) == Some("0")
+    });
     // Its network goes down: not even a reset comes back any more.
     let links = run(&["ip", "-n", &client, "-o", "link", "show", "type", "veth"]);
     let name = links.split(": ").nth(1).and_then(|name| name.split('@').next()).unwrap().to_owned();
