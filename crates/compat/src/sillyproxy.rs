@@ -16,13 +16,14 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZero;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use config::limits::Limits;
 use config::{
     ArgumentSecret, Config, Effective, Endpoint, Forwarding, KeystoreConfig, ListenerConfig, ListenerOptions,
-    LogConfig, ResponseRules, Secret, Service, TlsConfig, TlsSettings,
+    LogConfig, ResponseRules, Secret, ServerAddress, ServerConfig, Service, TlsConfig, TlsSettings, UpstreamConfig,
 };
 use proxy::route::RouteTable;
 use tls::{Policy, ProtocolVersion};
@@ -87,8 +88,7 @@ fn failure(problems: &[String]) -> Front {
 
 /// The configuration that the arguments and the routes file stand for, and what an operator should know.
 fn translate(arguments: &Arguments) -> Result<(Config, Vec<String>), Vec<String>> {
-    let mut problems = Vec::new();
-    let mut warnings = Vec::new();
+    let (mut problems, mut warnings) = (Vec::new(), Vec::new());
     let file = read_routes_file(arguments).map_err(|found| problems.extend(found)).ok();
     if arguments.keystore.as_os_str().is_empty() {
         problems.push("no keystore: name a Java keystore with -keystore FILE".to_string());
@@ -132,6 +132,7 @@ fn translate(arguments: &Arguments) -> Result<(Config, Vec<String>), Vec<String>
         compression: BTreeMap::new(),
         contracts: BTreeMap::new(),
         host_rules: Vec::new(),
+        named_sockets: sockets(&file.upstreams),
         routes: file.routes,
         upstreams: file.upstreams,
         trusted_proxies: Vec::new(),
@@ -148,6 +149,7 @@ fn translate(arguments: &Arguments) -> Result<(Config, Vec<String>), Vec<String>
         sandbox: config::SandboxConfig::default(),
         included: Vec::new(),
         named_files: Vec::new(),
+        written: Vec::new(),
         effective: Effective::default(),
         unused: Default::default(),
     };
@@ -196,6 +198,16 @@ fn no_forwarding() -> Forwarding {
         request_id: false,
         ..Forwarding::default()
     }
+}
+
+/// The Unix sockets that servers are behind.
+fn sockets(upstreams: &BTreeMap<String, Arc<UpstreamConfig>>) -> Vec<PathBuf> {
+    let servers = upstreams.values().flat_map(|upstream| &upstream.servers);
+    let path = |server: &ServerConfig| match &server.address {
+        ServerAddress::Unix(path) => Some(path.clone()),
+        _ => None,
+    };
+    servers.filter_map(path).collect()
 }
 
 fn listener(bind: Vec<Endpoint>, min_tls: u64) -> ListenerConfig {

@@ -51,7 +51,7 @@ pub use variables::warnings as variable_warnings;
 use super::environment::FromEnvironment;
 use super::limits::Limits;
 use super::machine::Machine;
-use super::model::{Config, ListenerConfig, LogField, PolicyConfig, RouteConfig, Unused};
+use super::model::{Config, ListenerConfig, LogField, Output, PolicyConfig, RouteConfig, Unused, Written};
 use super::problem::{Collector, Span, closest, listed, shown};
 use super::shape::effective::Effective;
 use super::shape::surface::ROOT;
@@ -87,6 +87,10 @@ struct Build<'a> {
     machine: &'a Machine,
     problems: &'a mut Collector,
     referenced: Vec<Referenced>,
+    /// What is written, and the Unix sockets that are made.
+    written: Vec<Written>,
+    /// The Unix sockets that servers are behind.
+    sockets: BTreeSet<PathBuf>,
     /// Which databases of addresses there are.
     databases: Databases,
     /// Directories of servers, and whether instances have tags there.
@@ -98,8 +102,9 @@ struct Build<'a> {
 impl<'a> Build<'a> {
     /// Nothing is built yet.
     fn new(sources: &'a Sources, machine: &'a Machine, problems: &'a mut Collector) -> Build<'a> {
-        let (databases, directories, used) = Default::default();
-        Build { sources, machine, problems, referenced: Vec::new(), databases, directories, used }
+        let (databases, directories, used, sockets) = Default::default();
+        let (referenced, written) = (Vec::new(), Vec::new());
+        Build { sources, machine, problems, referenced, written, sockets, databases, directories, used }
     }
 }
 
@@ -155,6 +160,8 @@ pub(super) fn build(
         sandbox: build.sandbox(root),
         included: sources.included.clone(),
         named_files: Vec::new(),
+        named_sockets: Vec::new(),
+        written: Vec::new(),
         effective: Effective::of(&ROOT, root),
         environment: FromEnvironment::of(sources.files.iter().map(|file| file.text.as_str()), |name| {
             std::env::var(name).ok()
@@ -166,7 +173,9 @@ pub(super) fn build(
     build.hash_rules(root, &config);
     build.datagram_rules(root, &config);
     build.http3_rules(root, &config);
-    let referenced = build.referenced;
+    let Build { referenced, written, sockets, .. } = build;
+    config.written = written;
+    config.named_sockets = sockets.into_iter().collect();
     config.named_files = referenced.iter().filter(|one| one.is_read).map(|one| one.path.clone()).collect();
     (Some(config), referenced)
 }
@@ -231,6 +240,13 @@ impl Build<'_> {
     fn reference(&mut self, node: &Node, is_folder: bool) -> Option<PathBuf> {
         let path = self.sources.folder(node.span).join(node.text()?);
         self.referenced.push(Referenced { path: path.clone(), is_folder, is_read: true, span: node.span });
+        Some(path)
+    }
+
+    /// The path of something that is written, relative in the same way; it need not be there.
+    fn written(&mut self, node: &Node, what: &'static str, how: Output) -> Option<PathBuf> {
+        let path = self.sources.folder(node.span).join(node.text()?);
+        self.written.push(Written { path: path.clone(), what, how });
         Some(path)
     }
 

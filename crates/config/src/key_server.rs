@@ -10,7 +10,7 @@ use std::time::Duration;
 use tls::ProtocolVersion;
 use wire::keyless::{HashKind, Operation};
 
-use super::{AdminConfig, Endpoint, Secret};
+use super::{AdminConfig, Endpoint, SandboxMode, Secret};
 use crate::limits::KeyServerLimits;
 use crate::shape::effective::Effective;
 
@@ -36,7 +36,7 @@ pub struct KeyServerConfig {
     /// Whether all memory is kept out of swap.
     pub lock_memory: bool,
     /// Whether the process shuts itself in after the start.
-    pub sandbox: bool,
+    pub sandbox: SandboxMode,
     /// The audit log, if any.
     pub audit: Option<AuditTarget>,
     /// The admin listener.

@@ -30,6 +30,7 @@ mod policies;
 mod request_fields;
 mod responses;
 mod rewrites;
+mod sandbox;
 mod split;
 mod tokens;
 mod tracing;
@@ -46,6 +47,7 @@ pub use place::{Bindable, Place, places};
 pub use policies::*;
 pub use responses::*;
 pub use rewrites::{CookieFlags, CookieRule, CookieSameSite, ResponseRewrites, Rewrite};
+pub use sandbox::{Output, SandboxConfig, SandboxMode, Written};
 pub use split::{Mirror, Share};
 pub use tokens::*;
 pub use tracing::TracingConfig;
@@ -114,6 +116,10 @@ pub struct Config {
     pub included: Vec<Included>,
     /// Every file and folder that the file names to be read.
     pub named_files: Vec<PathBuf>,
+    /// Every Unix socket that the file names to be connected to.
+    pub named_sockets: Vec<PathBuf>,
+    /// Everything that the file names to be written, and the Unix sockets that it names to listen on.
+    pub written: Vec<Written>,
     /// All of it in the shape of a file; empty if it comes from none.
     pub effective: Effective,
     /// What variables of the environment put into it.
@@ -749,29 +755,6 @@ pub struct AdminTls {
     pub private_key: PathBuf,
     /// What clients must show.
     pub client_certificate: Option<ClientCertificateConfig>,
-}
-
-/// What the process may still do once it serves.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SandboxConfig {
-    /// Whether it shuts itself in.
-    pub mode: SandboxMode,
-    /// Further folders that it may read.
-    pub read: Vec<PathBuf>,
-    /// Further folders that it may write to.
-    pub write: Vec<PathBuf>,
-}
-
-/// Whether the process shuts itself in.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum SandboxMode {
-    /// As far as the kernel can.
-    #[default]
-    Auto,
-    /// Or it does not start.
-    On,
-    /// It does not.
-    Off,
 }
 
 /// True client of a connection.

@@ -18,7 +18,9 @@ pub fn waits_for_restart(running: &Config, wanted: &Config) -> Vec<String> {
         let (now, then) = (running.workers, wanted.workers);
         waiting.push(format!("workers stays {now} until a restart or `portunus upgrade` (the file says {then})"));
     }
-    if running.sandbox != wanted.sandbox {
+    if running.sandbox.mode > wanted.sandbox.mode {
+        waiting.push("sandbox stays as it is until a restart: an upgrade never lowers it".to_owned());
+    } else if running.sandbox != wanted.sandbox {
         waiting.push("sandbox stays as it is until a restart or `portunus upgrade`".to_owned());
     }
     waiting

@@ -144,16 +144,43 @@ pub fn reap(failed: &mut Option<String>) -> Option<Option<String>> {
     }
 }
 
-/// Sends a signal to all processes of a container but its first one and this one.
+/// Sends a signal to all processes that this one has started or adopted, and to those that they have.
 ///
 /// # Errors
 /// There is none, or none that may be sent it.
-pub fn signal_container(signal: Signal) -> io::Result<()> {
-    // SAFETY: no memory is involved.
-    match unsafe { libc::kill(-1, signal.as_raw()) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
+pub fn signal_descendants(signal: Signal) -> io::Result<()> {
+    let mut sent = std::collections::BTreeSet::new();
+    let mut outcome = Err(io::ErrorKind::NotFound.into());
+    // Some may be made while we look.
+    loop {
+        let new: Vec<u32> = descendants()?.into_iter().filter(|pid| sent.insert(*pid)).collect();
+        for pid in new.iter().filter_map(|pid| Pid::from_raw(pid.cast_signed())) {
+            let done = kill_process(pid, signal);
+            outcome = if outcome.is_ok() { Ok(()) } else { done.map_err(Into::into) };
+        }
+        if new.is_empty() {
+            return outcome;
+        }
     }
+}
+
+/// The processes that this one has started or adopted, and those that they have.
+fn descendants() -> io::Result<Vec<u32>> {
+    let all = std::fs::read_dir("/proc")?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    // The parent's number is the second field behind the name, which may hold anything (proc_pid_stat(5)).
+    let parent = |pid: u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse::<u32>().ok()
+    };
+    let mut others: Vec<(u32, u32)> = all.filter_map(|pid| Some((pid, parent(pid)?))).collect();
+    let (mut found, mut parents) = (Vec::new(), vec![std::process::id()]);
+    while !parents.is_empty() {
+        let (children, rest): (Vec<_>, Vec<_>) = others.into_iter().partition(|(_, above)| parents.contains(above));
+        parents = children.into_iter().map(|(pid, _)| pid).collect();
+        found.extend(&parents);
+        others = rest;
+    }
+    Ok(found)
 }
 
 /// Lets a closed pipe end the process, as it ends other tools (`portunus check ... | head -1`). For commands that print and end, never for servers:
@@ -186,6 +213,8 @@ pub fn forbid_core_dumps() -> io::Result<()> {
 /// The limit forbids it; a text for the operator.
 pub fn lock_memory() -> Result<(), String> {
     use rustix::mm::MlockAllFlags;
+    // Who may, has no limit: memory that is made later is locked, too, when the privilege to lock any amount may be gone.
+    let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
     let limit = getrlimit(Resource::Memlock);
     if limit.current != limit.maximum {
         // Rejected only where a sandbox says so; then the old limit stays.
@@ -198,6 +227,11 @@ pub fn lock_memory() -> Result<(), String> {
             "memory cannot be locked: {error} (limit: {limit}); allow it with `LimitMEMLOCK=infinity` in the systemd unit or `ulimit -l unlimited`, or accept that keys may reach swap with `lock_memory: false`"
         )
     })
+}
+
+/// Whether this process may lock no more memory than a limit says, unless it has `CAP_IPC_LOCK`.
+pub fn is_locking_limited() -> bool {
+    getrlimit(Resource::Memlock).current.is_some()
 }
 
 /// Lowers the priority of the calling thread below that of others of the process. Does nothing where that is forbidden.

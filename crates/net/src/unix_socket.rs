@@ -1,14 +1,14 @@
 //! Unix sockets that listen: made with their mode, in the place of what a dead process left behind, and of nothing else.
 
-use std::fs::{File, Permissions};
+use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::fs::{FileType, FlockOperation, Mode, OFlags, fchmod, flock, fstat, open};
-use rustix::process::geteuid;
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags, flock, fstat, open};
+use rustix::process::{geteuid, umask};
+use rustix::thread::UnshareFlags;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 /// How often the lock on a socket's folder is tried, and the wait between two tries.
@@ -25,11 +25,10 @@ pub fn bind(path: &Path, mode: u32, backlog: i32) -> io::Result<Socket> {
     // Another process may be between the same steps: it must neither find our socket bound and not yet listening, nor remove it after that.
     let _one_at_a_time = lock(path.parent());
     clear_stale(path)?;
-    // The file is made with the mode of the socket (unix(7)). To change it by its path afterwards, whoever may write to the folder could lead elsewhere with a
-    // link.
-    fchmod(&socket, Mode::from_raw_mode(mode))?;
-    socket.bind(&address)?;
-    widen(path, mode)?;
+    // The file is made with the mode of the socket, which is everything (unix(7)), but for the umask. To change it by its path afterwards, whoever may write to
+    // the folder could lead elsewhere with a link; and the sandbox allows no change of a mode.
+    with_umask(Mode::from_raw_mode(!mode & 0o777), || socket.bind(&address))?;
+    check(path, mode)?;
     socket.listen(backlog)?;
     Ok(socket)
 }
@@ -78,9 +77,26 @@ fn clear_stale(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Gives the socket that was just made the bits of its mode that the umask took away. No link is followed, and nothing is changed but a socket of our own that has
-/// no other name.
-fn widen(path: &Path, mode: u32) -> io::Result<()> {
+/// Does this with a umask, by a thread that has one of its own. Where threads cannot have that, the whole process has this one for the moment.
+fn with_umask<T: Send>(mask: Mode, act: impl FnOnce() -> T + Send) -> T {
+    let apart = || {
+        // SAFETY: the thread uses no descriptor table or memory of its own, and stands in the same folder as the others.
+        let is_apart = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FS) }.is_ok();
+        let before = umask(mask);
+        let outcome = act();
+        if !is_apart {
+            umask(before);
+        }
+        outcome
+    };
+    std::thread::scope(|threads| match threads.spawn(apart).join() {
+        Ok(outcome) => outcome,
+        Err(panic) => std::panic::resume_unwind(panic),
+    })
+}
+
+/// Whether the socket that was just made is there, as ours, with its mode. No link is followed.
+fn check(path: &Path, mode: u32) -> io::Result<()> {
     let file = open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     let found = fstat(&file)?;
     let is_ours = FileType::from_raw_mode(found.st_mode) == FileType::Socket
@@ -92,15 +108,16 @@ fn widen(path: &Path, mode: u32) -> io::Result<()> {
     if Mode::from_raw_mode(found.st_mode).as_raw_mode() == mode {
         return Ok(());
     }
-    // A file that is only pointed at has its mode changed by this name alone.
-    std::fs::set_permissions(format!("/proc/self/fd/{}", file.as_raw_fd()), Permissions::from_mode(mode))
+    let problem = format!("the file system gave it another mode than {mode:o}; choose another folder");
+    Err(io::Error::other(problem))
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-    use std::os::unix::fs::{MetadataExt, symlink};
+    use std::fs::Permissions;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
     use super::*;
 
@@ -134,9 +151,9 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "kept");
     }
 
-    /// What somebody puts in the place of the socket between its making and the change of its mode.
+    /// What somebody puts in the place of the socket between its making and the look at it.
     #[test]
-    fn no_mode_is_changed_but_that_of_our_own_socket() {
+    fn what_is_put_in_the_place_of_a_socket_is_noticed_and_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let [private, link, hard, file] = ["private", "link", "hard", "file"].map(|name| folder.path().join(name));
         let _socket = bind(&private, 0o600, 1).unwrap();
@@ -144,10 +161,10 @@ mod tests {
         std::fs::write(&file, "").unwrap();
         std::fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
         for other in [&link, &file] {
-            assert!(widen(other, 0o660).is_err_and(|error| error.kind() == ErrorKind::AlreadyExists), "{other:?}");
+            assert!(check(other, 0o660).is_err_and(|error| error.kind() == ErrorKind::AlreadyExists), "{other:?}");
         }
         std::fs::hard_link(&private, &hard).unwrap();
-        assert!(widen(&hard, 0o660).is_err());
+        assert!(check(&hard, 0o600).is_err());
         assert_eq!([&private, &file].map(|path| mode(path)), [0o600, 0o600]);
     }
 }

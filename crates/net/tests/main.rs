@@ -3,3 +3,5 @@
 
 mod confine;
 mod datagrams;
+mod descendants;
+mod probes;

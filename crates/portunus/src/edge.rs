@@ -69,7 +69,11 @@ fn run_with<T>(
 ) -> ExitCode {
     let watched = watched(&config, origin.watched.as_deref());
     let (level, period) = (config.log.level.clone(), period(&config));
-    let mode = if origin.is_unconfined { SandboxMode::Off } else { config.sandbox.mode };
+    let mode = match config.sandbox.mode {
+        _ if origin.is_unconfined => SandboxMode::Off,
+        mode if origin.is_front_door => mode.min(SandboxMode::Auto),
+        mode => mode,
+    };
     let (beside, control) = (origin.beside.clone(), origin.control.clone());
     let needs = Needs::of(&config, &beside, &control);
     let kept = Arc::new(OnceLock::new());
@@ -79,7 +83,7 @@ fn run_with<T>(
         know(&mut state);
         Edge::start(config, source, kept, inherited, state).inspect(|edge| see_to(&edge.server))
     };
-    let plan = Plan { prepare: || prepare(&level, &needs, mode, &left), watched, period, start };
+    let plan = Plan { prepare: || prepare(&level, &needs, mode, &left), watched, period, start, sandbox: mode };
     supervisor::run(origin, plan, |edge: &Arc<Edge>, reloader| {
         for (listener, address) in edge.server.endpoints() {
             tracing::info!(listener, %address, "listening");
@@ -163,6 +167,10 @@ impl Edge {
 }
 
 impl Role for Edge {
+    fn seal(&self) -> Result<bool, Vec<String>> {
+        self.kept.get().map_or(Ok(false), |kept| kept.seal().map_err(|problem| vec![problem]))
+    }
+
     fn serve(&self) -> Result<(), Vec<String>> {
         self.server.serve()
     }

@@ -5,12 +5,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::{AdminConfig, AuditTarget, KeyServerConfig, Reloaded};
-use keyserver::confine::confine;
+use config::{AdminConfig, AuditTarget, KeyServerConfig, Reloaded, SandboxMode};
+use keyserver::confine::{Outcome, confine};
 use keyserver::register::Register;
 use keyserver::server::{Server, Source};
 use net::Inherited;
-use net::confine::Files;
+use net::confine::{Files, Sealed};
 use telemetry::Diagnostics;
 
 use crate::admin::{AdminState, ReloadRequest};
@@ -34,7 +34,10 @@ pub fn run_file(file: &Path, options: Options) -> ExitCode {
 }
 
 /// Runs a key server until it is told to end: 0 if everything asked was answered, 1 if it could not start or had to end sooner.
-pub fn run(config: KeyServerConfig, source: Source, origin: Origin) -> ExitCode {
+pub fn run(mut config: KeyServerConfig, source: Source, origin: Origin) -> ExitCode {
+    if origin.is_front_door {
+        config.sandbox = config.sandbox.min(SandboxMode::Auto);
+    }
     let watched = watched(&config, origin.watched.as_deref());
     let (period, kept, control) = (config.reload_interval, config.clone(), origin.control.named().cloned());
     let plan = Plan {
@@ -42,6 +45,8 @@ pub fn run(config: KeyServerConfig, source: Source, origin: Origin) -> ExitCode 
         watched,
         period,
         start: |inherited: &mut Inherited, _| Server::start(config, source, inherited).map(KeyServer),
+        // It has no upgrades.
+        sandbox: SandboxMode::Off,
     };
     supervisor::run(origin, plan, |_, _| ())
 }
@@ -55,11 +60,15 @@ fn prepare(config: &KeyServerConfig, control: Option<PathBuf>) -> Result<Diagnos
         net::process::lock_memory().map_err(|problem| vec![problem])?;
     }
     // Before any thread is made: what is forbidden here is forbidden to all of them.
-    let files = if config.sandbox { Some(confine(config, control.as_deref())?) } else { None };
+    let outcome = if config.sandbox != SandboxMode::Off { Some(confine(config, control.as_deref())?) } else { None };
     let diagnostics = Diagnostics::start(&config.log_level).map_err(|error| one("diagnostics", error))?;
-    if files == Some(Files::Open) {
+    let Some(Outcome { files, concerns }) = outcome else { return Ok(diagnostics) };
+    let missing = net::confine::missing_of(net::confine::Role::KeyServer).join("; ");
+    tracing::info!(missing, "sandbox: closed, but for what this kernel leaves open");
+    if files == Files::Open {
         tracing::warn!("this kernel has no Landlock: files beside those named in the configuration are not closed off");
     }
+    concerns.iter().for_each(|concern| tracing::warn!("sandbox: {concern}"));
     Ok(diagnostics)
 }
 
@@ -89,6 +98,15 @@ fn watched(config: &KeyServerConfig, configuration: Option<&Path>) -> Watched {
 
 impl Role for KeyServer {
     const HANDS_OVER: bool = false;
+
+    fn seal(&self) -> Result<bool, Vec<String>> {
+        if self.0.config().sandbox == SandboxMode::Off {
+            return Ok(false);
+        }
+        // It calls nobody; and its admin side may move to another port.
+        let sealed = Sealed { connections: true, unix_sockets: true };
+        net::confine::seal(sealed).map(|()| true).map_err(|problem| vec![problem])
+    }
 
     fn beats(&self) -> Vec<u64> {
         self.0.beats()

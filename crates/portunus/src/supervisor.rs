@@ -26,7 +26,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::{AdminConfig, Reloaded};
+use config::{AdminConfig, Reloaded, SandboxMode};
 use net::Inherited;
 use proxy::server::{RateCounts, State};
 use tokio::time::Instant;
@@ -72,6 +72,14 @@ pub enum Reload {
 pub trait Role: Send + Sync + 'static {
     /// Whether another process can take over from it.
     const HANDS_OVER: bool = true;
+
+    /// Gives up what it took to bind, which is done. Before [`Role::serve`]. Says whether no more Unix sockets can be made.
+    ///
+    /// # Errors
+    /// It cannot.
+    fn seal(&self) -> Result<bool, Vec<String>> {
+        Ok(false)
+    }
 
     /// Begins to accept.
     ///
@@ -149,11 +157,14 @@ pub trait Role: Send + Sync + 'static {
     fn stop(&self) -> usize;
 }
 
+/// The variable of the environment that names the admin socket.
+pub const CONTROL: &str = "PORTUNUS_CONTROL";
+
 /// How a process is run, beside what its configuration says.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Options {
     /// Path of the admin socket that `portunus status`, `reload` and others connect to, independent of FILE; `none` disables it
-    #[arg(long, value_name = "PATH", env = "PORTUNUS_CONTROL", hide_env_values = true)]
+    #[arg(long, value_name = "PATH", env = CONTROL, hide_env_values = true)]
     pub control: Option<PathBuf>,
     /// Do not load FILE again when it changes, only when asked to
     #[arg(long)]
@@ -171,6 +182,8 @@ pub struct Origin {
     pub beside: Beside,
     /// It keeps all rights of its user: it is not for production, and does more than serve.
     pub is_unconfined: bool,
+    /// It is made of arguments, or of a file of another program, where nobody can say how far it is to shut itself in.
+    pub is_front_door: bool,
     /// How often the configuration is made anew without a reason, where changes of what it is made of may not show in one file.
     pub remade: Option<Duration>,
 }
@@ -179,7 +192,7 @@ impl Origin {
     /// Of a process that was started from a file; its admin socket is the `usual` one unless the options name another.
     pub fn of_file(file: &Path, options: Options, usual: Control) -> Origin {
         let control = Control::of_option(options.control, usual);
-        let beside = Beside { read: vec![file.to_owned()], write: Vec::new() };
+        let beside = Beside { read: vec![file.to_owned()], ..Beside::default() };
         Origin { watched: (!options.no_watch).then(|| file.to_owned()), control, beside, ..Origin::default() }
     }
 }
@@ -191,6 +204,8 @@ pub struct Beside {
     pub read: Vec<PathBuf>,
     /// Written to.
     pub write: Vec<PathBuf>,
+    /// Folders that it alone writes, and reads what it has written there.
+    pub own: Vec<PathBuf>,
 }
 
 impl Beside {
@@ -199,7 +214,7 @@ impl Beside {
         let texts = arguments.iter().filter_map(|argument| argument.to_str());
         let values = texts.flat_map(|text| [Some(text), text.split_once('=').map(|(_, value)| value)]);
         let named = values.flatten().chain(["apifw.yaml"]).map(PathBuf::from).filter(|path| path.exists());
-        Beside { read: named.collect(), write: Vec::new() }
+        Beside { read: named.collect(), ..Beside::default() }
     }
 }
 
@@ -216,6 +231,14 @@ pub struct Plan<P, S> {
     pub period: Duration,
     /// Reads everything and starts to serve.
     pub start: S,
+    /// How far it shuts itself in, and whoever takes over from it at the least.
+    pub sandbox: SandboxMode,
+}
+
+/// How far this process has to shut itself in, because the one that it takes over from has.
+pub fn floor() -> SandboxMode {
+    let demanded = std::env::var(launcher::FLOOR).ok().and_then(|name| SandboxMode::named(&name));
+    demanded.filter(|_| std::env::var_os(launcher::MARK).is_some()).unwrap_or(SandboxMode::Off)
 }
 
 /// Starts a role and runs it until it is told to end: 0 if it drained, 1 if it could not start or connections had to be closed. `serving` is
@@ -234,13 +257,7 @@ pub fn run<R: Role, T, D>(
         (_, Err(problems)) => return say_problems(&problems),
     };
     // Before a signal is caught, a file is read or a thread is made: it is to have nothing of ours.
-    let launcher = match (R::HANDS_OVER, program) {
-        (false, _) => Err("this server has no upgrades".to_owned()),
-        (true, Err(error)) => Err(format!("the program's name: {error}")),
-        (true, Ok(program)) => {
-            Launcher::begin(&program).map_err(|error| format!("nothing starts the program: {error}"))
-        }
-    };
+    let launcher = launch::<R>(program);
     // At once, or a signal that comes while we start would end us instead of being obeyed.
     let (runtime, mut signals) = match signals::catch() {
         Ok(caught) => caught,
@@ -251,6 +268,11 @@ pub fn run<R: Role, T, D>(
     };
     systemd::prepare();
     let started = (plan.prepare)().and_then(|diagnostics| {
+        // Before anything that a stranger sent is read.
+        if let Ok(launcher) = &launcher {
+            // If it is gone, nothing is started any more.
+            let _ = launcher.keep_sandbox(plan.sandbox);
+        }
         let changes = Changes::watch(plan.watched, plan.period);
         let upgrades = Upgrades::new(launcher);
         let (role, admin) = begin(predecessor.as_ref(), managed, plan.start, origin.control, &upgrades, &runtime)?;
@@ -290,6 +312,17 @@ pub fn run<R: Role, T, D>(
     if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
+/// Begins the process that starts the program again, if this role has upgrades; why there are none.
+fn launch<R: Role>(program: std::io::Result<launcher::Program>) -> Result<Launcher, String> {
+    match (R::HANDS_OVER, program) {
+        (false, _) => Err("this server has no upgrades".to_owned()),
+        (true, Err(error)) => Err(format!("the program's name: {error}")),
+        (true, Ok(program)) => {
+            Launcher::begin(&program).map_err(|error| format!("nothing starts the program: {error}"))
+        }
+    }
+}
+
 /// Stays, being a container's first process, with which the kernel would end all others, until those that took over have ended. Says whether they ended well.
 async fn outlive(signals: &mut Signals, upgrades: &Upgrades) -> bool {
     tracing::info!("drained; this process stays, since the container would end with it");
@@ -325,9 +358,12 @@ fn begin<R: Role>(
         None => Inheritance { sockets: managed, state: State::default() },
     };
     let role = Arc::new(start(&mut sockets, state)?);
-    let admin = admin_side::Bound::new(&*role, control, &mut sockets).map_err(|problem| vec![problem])?;
+    let mut admin = admin_side::Bound::new(&*role, control, &mut sockets).map_err(|problem| vec![problem])?;
     sockets.all_taken()?;
     predecessor.map_or(Ok(()), |predecessor| predecessor.may_serve(|counts| role.go_on_counting(&counts)))?;
+    if role.seal()? {
+        admin.stay();
+    }
     role.serve()?;
     let until = Instant::now() + START_TIMEOUT;
     runtime.block_on(async {

@@ -69,10 +69,12 @@ pub use record::{
     AddedFields, ConnRecord, ContractRecord, Decision, FlowRecord, KeyOperation, KeyOutcome, RequestRecord,
     TunnelRecord, WouldReject,
 };
+pub use remote::JOURNAL_SOCKET;
 pub use reporter::Reporter;
 pub use shadow::ShadowKind;
 pub use slow::{CertificateExpiry, EnrolmentStanding, FleetStanding, RateStoreTotals};
 pub use snapshot::{ByClass, KeyServerTotals, Latency, ListenerTotals, Negotiated, Reloads, ServerTotals, Snapshot};
+pub use target::open_file;
 pub use trace::{Ended, Trace};
 pub use upstreams::{ServerView, UpstreamView, Views};
 pub use validation::{MemoryBound, ValidationMemory};

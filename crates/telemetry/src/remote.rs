@@ -15,7 +15,7 @@ use memchr::memmem;
 use super::dial::{Dial, Dialed};
 
 /// Where the journal listens.
-const JOURNAL_SOCKET: &str = "/run/systemd/journal/socket";
+pub const JOURNAL_SOCKET: &str = "/run/systemd/journal/socket";
 
 /// How long a datagram may wait for a receiver on this machine.
 const SLICE: Duration = Duration::from_millis(200);

@@ -79,7 +79,11 @@ impl Opened {
     }
 }
 
-pub(super) fn open_file(path: &Path) -> io::Result<(File, bool)> {
+/// Opens a log file, making it where it is missing. Whether its last line has no end is given with it.
+///
+/// # Errors
+/// It cannot be opened.
+pub fn open_file(path: &Path) -> io::Result<(File, bool)> {
     let mut options = OpenOptions::new();
     // O_NONBLOCK so that a named pipe without a reader is an error now and not a wait; it means nothing to a regular file.
     options.append(true).create(true).mode(FILE_MODE).custom_flags(libc::O_NONBLOCK);

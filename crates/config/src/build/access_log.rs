@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::{Build, Fault, address, identifier, read};
+use super::address::{self, Service};
+use super::{Build, Fault, identifier, read};
 use crate::model::{
-    AccessLog, LogField, LogOutput, LogSample, REMOVABLE_FIELDS, ServerAddress, Syslog, SyslogTransport,
-    WELL_KNOWN_SECRETS,
+    AccessLog, LogField, LogOutput, LogSample, Output, REMOVABLE_FIELDS, Syslog, SyslogTransport, WELL_KNOWN_SECRETS,
 };
 use crate::problem::{closest, shown};
 use crate::shape::surface::{FACILITIES, LogFormat};
@@ -71,12 +71,12 @@ impl Build<'_> {
         }
         match node.text() {
             Some("journald") => LogOutput::Journald,
-            _ => self.log_path(access).map_or(LogOutput::Stdout, LogOutput::File),
+            _ => self.log_path(access, "access log").map_or(LogOutput::Stdout, LogOutput::File),
         }
     }
 
     /// The file of a log; none for stdout. It need not exist, but its folder must.
-    pub(super) fn log_path(&mut self, log: &Node) -> Option<PathBuf> {
+    pub(super) fn log_path(&mut self, log: &Node, what: &'static str) -> Option<PathBuf> {
         let node = log.get("output")?;
         let text = node.text().filter(|text| *text != "stdout")?;
         if matches!(text, "stderr" | "-" | "syslog" | "journal" | "journald") {
@@ -84,7 +84,7 @@ impl Build<'_> {
             let fix = "write `stdout` or the path of a file; the access log can also go to `journald` and to `{ syslog: \"unix:/dev/log\" }`";
             self.problems.add(node.span, what, fix);
         }
-        let path = self.sources.folder(node.span).join(text);
+        let path = self.written(node, what, Output::Log)?;
         if let Some(folder) = path.parent() {
             self.referenced.push(super::Referenced {
                 path: folder.to_owned(),
@@ -98,8 +98,8 @@ impl Build<'_> {
 
     fn syslog(&mut self, node: &Node) -> Option<Syslog> {
         let at = node.get("syslog")?;
-        let base = self.sources.folder(at.span);
-        let found = at.text().and_then(|text| self.take(at.span, syslog_address(text, base)));
+        let found = at.text().and_then(|text| self.take(at.span, syslog_address(text)));
+        let found = found.and_then(|(transport, text)| Some((transport, self.server(at.span, &text, Service::Web)?)));
         let app_name = self.parsed(node, "app_name", app_name);
         let (ca, server_name) = (self.file(node, "ca"), self.parsed(node, "server_name", address::host_name));
         let facility = read::text(node, "facility").and_then(|word| FACILITIES.iter().position(|known| *known == word));
@@ -209,14 +209,12 @@ fn app_name(text: &str) -> Result<String, Fault> {
     })
 }
 
-fn syslog_address(text: &str, base: &Path) -> Result<(SyslogTransport, ServerAddress), Fault> {
+fn syslog_address(text: &str) -> Result<(SyslogTransport, String), Fault> {
     let (transport, port, rest) = match text.split_once("://") {
         Some(("udp", rest)) => (SyslogTransport::Udp, 514, rest),
         Some(("tcp", rest)) => (SyslogTransport::Tcp, 601, rest),
         Some(("tls", rest)) => (SyslogTransport::Tls, 6514, rest),
-        None if text.starts_with("unix:") => {
-            return Ok((SyslogTransport::Unix, address::server(text, base, address::Service::Web)?));
-        }
+        None if text.starts_with("unix:") => return Ok((SyslogTransport::Unix, text.to_owned())),
         _ => {
             let what = format!("{} is not the address of a syslog service", shown(text));
             let fix = "write `udp://HOST:514`, `tcp://HOST:601`, `tls://HOST:6514` or `unix:/dev/log`";
@@ -228,5 +226,5 @@ fn syslog_address(text: &str, base: &Path) -> Result<(SyslogTransport, ServerAdd
         .is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()));
     let is_bare = rest.parse::<IpAddr>().is_ok();
     let with_port = if is_whole && !is_bare { rest.to_owned() } else { format!("{rest}:{port}") };
-    Ok((transport, address::server(&with_port, base, address::Service::Web)?))
+    Ok((transport, with_port))
 }

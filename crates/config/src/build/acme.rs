@@ -11,8 +11,8 @@ use tls::KeyType;
 use super::{Build, Fault, Referenced, address, read};
 use crate::model::{
     AcmeConfig, AcmeDnsConfig, AskConfig, AuthorityConfig, ChallengeKind, Config, DnsConfig, DnsUpdateConfig,
-    DnsUpdater, ExternalAccount, HostPattern, ListenerConfig, OnDemandConfig, ServerConfig, Service, TsigKeyConfig,
-    UpstreamConfig, UpstreamProtocol,
+    DnsUpdater, ExternalAccount, HostPattern, ListenerConfig, OnDemandConfig, Output, ServerConfig, Service,
+    TsigKeyConfig, UpstreamConfig, UpstreamProtocol,
 };
 use crate::problem::{Collector, shown};
 use crate::shape::surface::{ACME_DIRECTORY, ASK, AcmeOptions, DnsOptions, OnDemandOptions};
@@ -33,7 +33,7 @@ const AUTHORITIES: [(&str, &str); 4] = [
 impl Build<'_> {
     pub(super) fn acme(&mut self, keystore: &str, node: &Node) -> Option<AcmeConfig> {
         let folder = node.get("folder").and_then(|at| {
-            let folder = self.sources.folder(at.span).join(at.text()?);
+            let folder = self.written(at, "certificates that are ordered", Output::Folder)?;
             let parent = folder.parent().map(ToOwned::to_owned).unwrap_or_default();
             self.referenced.push(Referenced { path: parent, is_folder: true, is_read: false, span: at.span });
             Some(folder)
@@ -219,8 +219,8 @@ impl Build<'_> {
     fn dns_update(&mut self, keystore: &str, node: &Node) -> Option<DnsUpdateConfig> {
         let mut upstream = UpstreamConfig::new(format!("{keystore}-dns"));
         upstream.protocol = UpstreamProtocol::Tcp;
-        let base = self.sources.folder(node.span).to_owned();
-        let server = self.parsed(node, "server", |text| address::server(text, &base, address::Service::Names));
+        let at = node.get("server")?;
+        let server = at.text().and_then(|text| self.server(at.span, text, address::Service::Names));
         upstream.servers = vec![ServerConfig::at(server?)];
         let key = read::mapping(node, "key").and_then(|key| {
             Some(TsigKeyConfig {

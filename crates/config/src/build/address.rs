@@ -9,15 +9,40 @@ use idna::AsciiDenyList;
 use idna::uts46::{DnsLength, Hyphens, Uts46};
 use ipnet::IpNet;
 
-use super::Fault;
-use crate::model::{Endpoint, HostPattern, ServerAddress};
-use crate::problem::shown;
+use super::{Build, Fault};
+use crate::model::{Endpoint, HostPattern, Output, ServerAddress, Written};
+use crate::problem::{Span, shown};
 
 /// Longest path of a Unix socket: `sun_path` without its final NUL (unix(7)).
 const MAX_UNIX_PATH_BYTES: usize = 107;
 
+/// The only ways to an address: what a path in one leads to is noted, for the sandbox to leave it open.
+impl Build<'_> {
+    /// Where to listen, as it stands there; none if it is wrong, which is noted.
+    pub(super) fn endpoints(&mut self, at: Span, text: &str) -> Option<Vec<Endpoint>> {
+        let endpoints = bind(text, self.sources.folder(at));
+        let endpoints = self.take(at, endpoints)?;
+        let paths = endpoints.iter().filter_map(|endpoint| match endpoint {
+            Endpoint::Unix(path) => Some(path.clone()),
+            Endpoint::Tcp(_) => None,
+        });
+        self.written.extend(paths.map(|path| Written { path, what: "Unix socket", how: Output::Socket }));
+        Some(endpoints)
+    }
+
+    /// The address of a server, as it stands there; none if it is wrong, which is noted.
+    pub(super) fn server(&mut self, at: Span, text: &str, service: Service) -> Option<ServerAddress> {
+        let address = server(text, self.sources.folder(at), service);
+        let address = self.take(at, address)?;
+        if let ServerAddress::Unix(path) = &address {
+            self.sockets.insert(path.clone());
+        }
+        Some(address)
+    }
+}
+
 /// Reads where to listen. `:443` is every IPv4 and every IPv6 address, so two endpoints.
-pub(super) fn bind(text: &str, base: &Path) -> Result<Vec<Endpoint>, Fault> {
+fn bind(text: &str, base: &Path) -> Result<Vec<Endpoint>, Fault> {
     if let Some(path) = text.strip_prefix("unix:") {
         return Ok(vec![Endpoint::Unix(unix_path(path, base)?)]);
     }
@@ -100,7 +125,7 @@ pub(super) enum Service {
 }
 
 /// Reads the address of a server.
-pub(super) fn server(text: &str, base: &Path, service: Service) -> Result<ServerAddress, Fault> {
+fn server(text: &str, base: &Path, service: Service) -> Result<ServerAddress, Fault> {
     let fault = |fix: String| Fault::new(format!("{} is not the address of a server", shown(text)), fix);
     if let Some(path) = text.strip_prefix("unix:") {
         return Ok(ServerAddress::Unix(unix_path(path, base)?));

@@ -16,8 +16,8 @@ use super::template::Target;
 use super::tokens::Verifiers;
 use super::{Build, Fault, address, headers, identifier, names_in, read};
 use crate::model::{
-    AllowConfig, ContractChoice, ContractConfig, Detail, DocumentUrl, HostRule, Mode, OperationRule, ServerConfig,
-    ShadowExclude, TokenPlaces, UpstreamConfig, UpstreamProtocol, UpstreamTls,
+    AllowConfig, ContractChoice, ContractConfig, Detail, DocumentUrl, HostRule, Mode, OperationRule, Output,
+    ServerConfig, ShadowExclude, TokenPlaces, UpstreamConfig, UpstreamProtocol, UpstreamTls,
 };
 use crate::problem::{Span, shown};
 use crate::table::setting;
@@ -108,10 +108,7 @@ impl Build<'_> {
     fn document(&mut self, node: &Node) -> Option<std::path::PathBuf> {
         match node.get("document_url") {
             None => self.file(node, "document"),
-            Some(_) => {
-                let file = node.get("document")?;
-                Some(self.sources.folder(file.span).join(file.text()?))
-            }
+            Some(_) => self.written(node.get("document")?, "API document that is fetched", Output::Replaced),
         }
     }
 
@@ -261,7 +258,7 @@ impl Build<'_> {
             (_, true) => format!("{host}:443"),
             (_, false) => format!("{host}:80"),
         };
-        let server = self.take(at, address::server(&with_port, self.sources.folder(at), address::Service::Web))?;
+        let server = self.server(at, &with_port, address::Service::Web)?;
         upstream.servers = vec![ServerConfig::at(server)];
         Some((host.to_owned(), if path.is_empty() { "/".to_owned() } else { path.to_owned() }))
     }

@@ -48,8 +48,7 @@ impl Build<'_> {
         let mut servers = Vec::new();
         for item in items {
             let Some(text) = item.text() else { continue };
-            let server = address::server(text, self.sources.folder(item.span), address::Service::Web);
-            servers.extend(self.take(item.span, server).map(ServerConfig::at));
+            servers.extend(self.server(item.span, text, address::Service::Web).map(ServerConfig::at));
         }
         servers
     }

@@ -5,6 +5,7 @@
 use super::{Build, Fault, Referenced, identifier, read};
 use crate::fleet::{EtcdEndpoint, FleetConfig};
 use crate::machine::Machine;
+use crate::model::Output;
 use crate::problem::{Collector, shown};
 use crate::sources::Sources;
 use crate::yaml::Node;
@@ -49,7 +50,8 @@ impl Build<'_> {
             };
         }
         let seal_key = read::mapping(node, "seal").and_then(|seal| self.file(seal, "key_file"));
-        let cache = node.get("cache").and_then(|cache| Some(self.sources.folder(cache.span).join(cache.text()?)));
+        let cache =
+            node.get("cache").and_then(|cache| self.written(cache, "configurations of the fleet", Output::Folder));
         Some(FleetConfig {
             etcd,
             prefix: self.parsed(node, "prefix", prefix)?,

@@ -16,7 +16,7 @@ use crate::key_server::{
 };
 use crate::limits::KeyServerLimits;
 use crate::machine::Machine;
-use crate::model::Endpoint;
+use crate::model::{Endpoint, Output, SandboxMode};
 use crate::problem::{Collector, Span, shown};
 use crate::shape::effective::Effective;
 use crate::shape::surface::key_server::KEY_SERVER;
@@ -52,7 +52,10 @@ pub(crate) fn build_key_server(
         ecdsa_opcodes_on_rsa_keys: setting(root, "ecdsa_opcodes_on_rsa_keys"),
         reload_interval: setting(root, "reload_interval"),
         lock_memory: setting(root, "lock_memory"),
-        sandbox: setting(root, "sandbox"),
+        sandbox: match read::text(root, "sandbox") {
+            Some("false") => SandboxMode::Off,
+            word => word.and_then(SandboxMode::named).unwrap_or_default(),
+        },
         audit: build.audit(root),
         admin: read::mapping(root, "admin").and_then(|node| build.admin(node, &bound)),
         log_level: read::text(root, "log_level").unwrap_or("info").to_owned(),
@@ -128,7 +131,7 @@ impl Build<'_> {
 
     fn enrolment(&mut self, root: &Node) -> Option<EnrolmentConfig> {
         let node = read::mapping(root, "enrolment")?;
-        let folder = self.sources.folder(node.span).join(node.get("folder")?.text()?);
+        let folder = self.written(node.get("folder")?, "names of nodes that have enrolled", Output::Folder)?;
         Some(EnrolmentConfig { folder, lifetime: setting(node, "lifetime"), server_ca: self.file(node, "server_ca")? })
     }
 
@@ -212,7 +215,7 @@ impl Build<'_> {
         if read::text(root, "audit") == Some("none") {
             return None;
         }
-        let path = read::mapping(root, "audit").and_then(|node| self.log_path(node));
+        let path = read::mapping(root, "audit").and_then(|node| self.log_path(node, "audit log"));
         Some(path.map_or(AuditTarget::Stdout, AuditTarget::File))
     }
 }

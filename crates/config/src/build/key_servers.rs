@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use super::{Build, address, identifier};
 use crate::model::{
-    ENROLLED_IDENTITY, ENROLLED_SERVER_CA, Ejection, KeyServersConfig, ServerAddress, UpstreamConfig, UpstreamTls,
+    ENROLLED_IDENTITY, ENROLLED_SERVER_CA, Ejection, KeyServersConfig, Output, ServerAddress, UpstreamConfig,
+    UpstreamTls,
 };
 use crate::yaml::Node;
 
@@ -55,7 +56,7 @@ impl Build<'_> {
                 self.problems.add(other.span, what, "remove one of the two");
             }
         }
-        Some(self.sources.folder(at.span).join(at.text()?))
+        self.written(at, "client certificates that are renewed", Output::Folder)
     }
 
     /// The TLS of servers on TCP; none unless all of it is there.

@@ -4,7 +4,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
-use std::path::Path;
 use std::sync::Arc;
 
 use tls::{Policy, ProtocolVersion};
@@ -110,12 +109,11 @@ impl Build<'_> {
         bound: &mut Bound<A>,
         fit: impl Fn(Endpoint) -> Result<A, Fault>,
     ) -> Vec<A> {
-        let base = self.sources.folder(node.span);
         let mut out = Vec::new();
         let list = node.get("bind");
         for item in list.map(Node::one_or_many).unwrap_or_default() {
             let Some(text) = item.text() else { continue };
-            let Some(endpoints) = self.take(item.span, address::bind(text, base)) else { continue };
+            let Some(endpoints) = self.endpoints(item.span, text) else { continue };
             for endpoint in endpoints {
                 let Some(address) = self.take(item.span, fit(endpoint)) else { continue };
                 if let Some((other, first)) = taken(&address, bound) {
@@ -258,9 +256,10 @@ impl Build<'_> {
 
     pub(super) fn admin(&mut self, node: &Node, bound: &Bound<Endpoint>) -> Option<AdminConfig> {
         let hosts = self.parsed_list(node, "hosts", address::host_name);
-        let base = self.sources.folder(node.span);
         let bind = node.get("bind")?;
-        let endpoint = self.parsed(node, "bind", |text| admin_bind(text, base))?;
+        let text = bind.text()?;
+        let endpoints = self.endpoints(bind.span, text)?;
+        let endpoint = self.take(bind.span, only(endpoints, text))?;
         if let Some((listener, first)) = taken(&endpoint, bound) {
             let first = self.sources.seen_from(bind.span, first);
             let what = format!("the admin address is already bound by listener {} {first}", shown(listener));
@@ -339,8 +338,8 @@ fn taken<'a, A: Bindable + Hash>(address: &A, bound: &'a Bound<A>) -> Option<(&'
     bound.get(address).map(|(name, line)| (name.as_str(), *line))
 }
 
-fn admin_bind(text: &str, base: &Path) -> Result<Endpoint, Fault> {
-    let mut endpoints = address::bind(text, base)?.into_iter();
+fn only(endpoints: Vec<Endpoint>, text: &str) -> Result<Endpoint, Fault> {
+    let mut endpoints = endpoints.into_iter();
     match (endpoints.next(), endpoints.next()) {
         (Some(only), None) => Ok(only),
         _ => Err(Fault::new(format!("{} is more than one address", shown(text)), "name one address: `127.0.0.1:9901`")),

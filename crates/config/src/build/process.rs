@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use wire::http::field_kind::may_be_trusted;
 
 use super::{Build, Fault, Referenced, address, headers, read};
-use crate::model::{Forwarding, LogConfig, LogField, SandboxConfig, SandboxMode};
+use crate::model::{Forwarding, LogConfig, LogField, Output, SandboxConfig, SandboxMode};
 use crate::problem::shown;
 use crate::shape::surface::UnusualName;
 use crate::table::setting;
@@ -27,7 +27,7 @@ impl Build<'_> {
     /// The file of ticket keys, which need not be there; its folder must.
     pub(super) fn ticket_keys(&mut self, root: &Node) -> Option<PathBuf> {
         let node = root.get("ticket_keys")?;
-        let path = self.sources.folder(node.span).join(node.text()?);
+        let path = self.written(node, "keys of session tickets", Output::Replaced)?;
         let folder = path.parent().map(ToOwned::to_owned).unwrap_or_default();
         self.referenced.push(Referenced { path: folder, is_folder: true, is_read: false, span: node.span });
         Some(path)
@@ -51,16 +51,12 @@ impl Build<'_> {
             Some(node) => (read::text(node, "mode"), Some(node)),
             None => (read::text(root, "sandbox"), None),
         };
-        let mode = match word {
-            Some("on") => SandboxMode::On,
-            Some("off") => SandboxMode::Off,
-            _ => SandboxMode::Auto,
-        };
+        let mode = word.and_then(SandboxMode::named).unwrap_or_default();
         let mut folders = |key: &str| {
             let items = folders.and_then(|node| node.get(key)).map(Node::one_or_many).unwrap_or_default();
             items.iter().filter_map(|item| self.reference(item, true)).collect()
         };
-        SandboxConfig { mode, read: folders("read"), write: folders("write") }
+        SandboxConfig { mode, read: folders("read"), write: folders("write"), connect: folders("connect") }
     }
 
     pub(super) fn log(&mut self, root: &Node, fields: Arc<[LogField]>) -> LogConfig {

@@ -29,8 +29,7 @@ impl Build<'_> {
             (false, true) => format!("{host}:443"),
             (false, false) => format!("{host}:80"),
         };
-        let server = address::server(&with_port, self.sources.folder(at.span), address::Service::Web);
-        let address = self.take(at.span, server)?;
+        let address = self.server(at.span, &with_port, address::Service::Web)?;
         Some(TracingConfig {
             address,
             is_tls,

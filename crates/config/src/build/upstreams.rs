@@ -186,7 +186,6 @@ impl Build<'_> {
     }
 
     pub(super) fn servers(&mut self, node: &Node, service: Service) -> Vec<ServerConfig> {
-        let base = self.sources.folder(node.span);
         let Some(list) = node.get("servers") else { return Vec::new() };
         if matches!(&list.value, Value::List(items) if items.is_empty()) {
             self.problems.add(
@@ -203,7 +202,7 @@ impl Build<'_> {
             let address = match (item.get("srv"), item.get("source")) {
                 (Some(_), _) => self.take(at.span, address::service_name(text).map(ServerAddress::Service)),
                 (None, Some(_)) => self.listed(item, at),
-                (None, None) => self.take(at.span, address::server(text, base, service)),
+                (None, None) => self.server(at.span, text, service),
             };
             let Some(address) = address else { continue };
             if out.iter().any(|server| server.address == address) {

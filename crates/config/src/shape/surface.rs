@@ -307,8 +307,8 @@ pub(crate) static ROOT: Object = object(
         optional(
             "sandbox",
             Shape::Either(&[Shape::Choice(&["auto", "on", "off"]), Shape::Object(&SANDBOX)]),
-            "auto",
-            "After the start, allow only the files that the configuration names (Landlock), the capabilities and the system calls that it needs. `auto`: as far as the kernel can. `on`: reject to start otherwise. A mapping adds folders. Read at the start.",
+            "on",
+            "After the start, allow only the files that the configuration names (Landlock), the capabilities and the system calls that it needs. `on`: do not start otherwise. `auto`: as far as the kernel can, and the log says what it cannot. A mapping adds folders. Read at the start.",
         ),
         optional("limits", Shape::Object(&LIMITS), "(see there)", "Limits of the process."),
     ]],

@@ -3,7 +3,7 @@
 //! Loads the file and builds a generation of it, as a start or a reload would, and drops both.
 
 use std::io::IsTerminal as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use proxy::generation::Generation;
 use super::progress;
 use crate::admin::place;
 use crate::edge::sandbox::Needs;
-use crate::supervisor::{Beside, Control};
+use crate::supervisor::{Beside, CONTROL, Control};
 
 /// Checks `file`: 0 and a summary if it can be used, else 1 and every problem on stderr, with its source line for people at a terminal. `strict`: 1 also
 /// if there is a warning. `sandbox`: also what the server would keep of its rights. `online`: 1 also if a name that a certificate is ordered for cannot be
@@ -28,13 +28,22 @@ pub fn run(file: &Path, strict: bool, sandbox: bool, online: bool) -> ExitCode {
     let Some((config, warnings)) = examine(file) else { return ExitCode::FAILURE };
     warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
     println!("{}", summary(file, &config));
+    let beside = Beside { read: vec![file.to_owned()], ..Beside::default() };
+    // As far as is known here: nothing is made, and `run --control` may name another place.
+    let named = std::env::var_os(CONTROL).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let needs = Needs::of(&config, &beside, &Control::of_option(named, Control::At(place::to_ask())));
+    let shut_out = needs.problems(config.sandbox.mode);
+    shut_out.iter().for_each(|problem| eprintln!("error: {problem}"));
     if sandbox {
-        let beside = Beside { read: vec![file.to_owned()], ..Beside::default() };
-        print!("{}", Needs::of(&config, &beside, &Control::At(place::to_ask())).explain(config.sandbox.mode));
+        print!("{}", needs.explain(config.sandbox.mode));
     }
     let worst = if online { look(&config) } else { Verdict::Good };
     let is_uncertain = !warnings.is_empty() || worst == Verdict::Uncertain;
-    if worst == Verdict::Bad || (strict && is_uncertain) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    if worst == Verdict::Bad || !shut_out.is_empty() || (strict && is_uncertain) {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    }
 }
 
 /// Loads `file` and builds a generation of it: what it says, and what is probably not meant. None, and every problem on stderr, if it cannot be used.

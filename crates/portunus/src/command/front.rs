@@ -28,7 +28,7 @@ pub fn run_announced(
         Front::Run { config, warnings } => {
             warnings.iter().for_each(|warning| complain!("warning: {warning}"));
             let announcements = announce(&arguments);
-            let origin = Origin { beside: Beside::of_arguments(&arguments), ..Origin::default() };
+            let origin = Origin { beside: Beside::of_arguments(&arguments), ..unsaid() };
             let source: Source = Box::new(move || match front_door(&arguments) {
                 Front::Run { config, .. } => Ok(*config),
                 Front::Rejected { problems, .. } => Err(problems),
@@ -38,6 +38,11 @@ pub fn run_announced(
         }
         ended @ (Front::Rejected { .. } | Front::Exit { .. }) => finish(ended),
     }
+}
+
+/// Of a server whose settings cannot say how far it shuts itself in.
+fn unsaid() -> Origin {
+    Origin { is_front_door: true, ..Origin::default() }
 }
 
 /// Runs API Firewall's settings. In its API mode the documents are in a database, which is looked at again now and then; what is wrong with one of them is
@@ -61,7 +66,7 @@ pub fn run_api_firewall(arguments: Vec<OsString>) -> ExitCode {
         *reported = warnings;
         Ok(config)
     });
-    let origin = Origin { watched: Some(database), remade: period, beside, ..Origin::default() };
+    let origin = Origin { watched: Some(database), remade: period, beside, ..unsaid() };
     edge::run(*config, source, origin, |_, _| ())
 }
 
@@ -88,7 +93,7 @@ pub fn run_gokeyless(arguments: Vec<OsString>) -> ExitCode {
         ended => return import_gokeyless(ended),
     }
     match gokeyless::load(&arguments) {
-        Ok(config) => key_server::run(config, Box::new(move || gokeyless::load(&arguments)), Origin::default()),
+        Ok(config) => key_server::run(config, Box::new(move || gokeyless::load(&arguments)), unsaid()),
         Err(problems) => {
             problems.iter().for_each(|problem| complain!("error: {problem}"));
             ExitCode::FAILURE

@@ -74,7 +74,7 @@ fn prepare(folder: &Path, address: SocketAddr) -> io::Result<()> {
     write_new(&folder.join(PAGE_FILE), 0o644, PAGE)?;
     write_new(&folder.join(CA_FILE), 0o644, &authority.certificate_pem())?;
     write_new(&keys.join(KEY_FILE), 0o600, &pair.in_one_file())?;
-    write_new(&folder.join(CONFIG_FILE), 0o644, &configuration(address))
+    write_new(&folder.join(CONFIG_FILE), 0o644, &(configuration(address) + sandbox()))
 }
 
 /// Whoever else can write to the folder could have it serve other files, or other things than its user wants.
@@ -89,6 +89,16 @@ pub(super) fn write_new(path: &Path, mode: u32, content: &str) -> io::Result<()>
     let opened = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     opened.and_then(|mut file| file.write_all(content.as_bytes())).map_err(named)
+}
+
+/// What the configuration needs on a kernel that the default is too much for.
+fn sandbox() -> &'static str {
+    match net::confine::landlock_version() {
+        Some(_) => "",
+        None => {
+            "\n# The kernel has no Landlock: other files than those named here are not closed off.\nsandbox: auto\n"
+        }
+    }
 }
 
 fn configuration(address: SocketAddr) -> String {

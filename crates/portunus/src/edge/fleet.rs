@@ -92,7 +92,7 @@ fn is_good(file: &Path) -> bool {
 fn beside(file: &Path, fleet: &FleetConfig) -> Beside {
     let identity = fleet.identity.iter().flat_map(|(chain, key)| [chain, key]);
     let read = identity.chain(&fleet.ca).chain([&fleet.seal_key]).cloned().chain([file.to_owned()]);
-    Beside { read: read.collect(), write: vec![fleet.cache.join("current")] }
+    Beside { read: read.collect(), own: vec![fleet.cache.clone()], ..Beside::default() }
 }
 
 /// Follows the fleet from now on. Without it the node serves what it has.

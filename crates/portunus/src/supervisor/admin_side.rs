@@ -45,6 +45,8 @@ impl Control {
 /// The addresses of the admin side, bound and not yet served.
 pub struct Bound {
     wanted: Control,
+    /// The usual admin socket could not be had.
+    is_without: bool,
     configured: Option<AdminListener>,
     control: Option<AdminListener>,
 }
@@ -57,16 +59,26 @@ impl Bound {
     pub fn new<R: Role>(role: &R, wanted: Control, inherited: &mut Inherited) -> Result<Bound, String> {
         let configured = role.admin();
         let mut bind = |config: AdminConfig| admin::bind(config, inherited).map_err(|error| error.to_string());
+        let mut is_without = false;
         let control = match &wanted {
             Control::None => None,
             Control::At(path) => Some(bind(AdminConfig::at(Endpoint::Unix(path.clone())))?),
             Control::Usual => usual(configured.as_ref(), &mut bind).unwrap_or_else(|problem| {
                 tracing::warn!("{problem}");
+                is_without = true;
                 None
             }),
         };
         let configured = configured.map(bind).transpose()?;
-        Ok(Bound { wanted, configured, control })
+        Ok(Bound { wanted, is_without, configured, control })
+    }
+
+    /// Leaves it at the sockets that there are: no more can be made.
+    pub fn stay(&mut self) {
+        if self.is_without {
+            tracing::warn!("the admin socket is not tried again: within the sandbox no more Unix sockets are made");
+            self.wanted = Control::None;
+        }
     }
 
     /// Serves them.

@@ -9,7 +9,8 @@
 //! can see to those, being the parent of the first of them and of all whose parents have ended, and can pass signals on.
 //!
 //! It does one thing: run the program under the name and with the arguments that this process was started with, on a descriptor that it is given. It takes no
-//! name, argument or variable from this process, so whoever got hold of this one could have nothing else run. Requests are single words; responses begin with
+//! name, argument or variable from this process, so whoever got hold of this one could have nothing else run; and how far this process has shut itself in, which it is told
+//! once and which is never lowered, it demands of what it starts. Requests are single words; responses begin with
 //! the letter of their kind.
 
 use std::ffi::OsString;
@@ -20,11 +21,15 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use config::SandboxMode;
 use net::{Channel, process};
 use rustix::process::Signal;
 
 /// Says to a process that its standard input leads to the one that it takes over from.
 pub const MARK: &str = "PORTUNUS_UPGRADE";
+
+/// Says to a process how far it shuts itself in at the least.
+pub const FLOOR: &str = "PORTUNUS_UPGRADE_SANDBOX";
 
 /// How long the launcher may take for a response.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -41,7 +46,7 @@ pub type Program = (PathBuf, Vec<OsString>);
 /// What is said where there is no launcher any more.
 const GONE: &str = "the process that starts the program again (portunus-launch) has ended, so there can be no upgrade; restart instead";
 
-/// What a container's first process passes on to all others.
+/// What a container's first process passes on to those that took over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Passed {
     /// SIGTERM: shut down.
@@ -76,6 +81,14 @@ impl Launcher {
     pub fn problem(&self) -> Option<String> {
         let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
         process.has_ended().then(|| GONE.to_owned())
+    }
+
+    /// Has all that is started from here on shut itself in at least this far. It can be raised, and never lowered.
+    ///
+    /// # Errors
+    /// The launcher is gone, so that there are no upgrades.
+    pub fn keep_sandbox(&self, mode: SandboxMode) -> Result<(), String> {
+        self.ask(&format!("{KEEP}{}", mode.name()), &[]).map(|_| ())
     }
 
     /// Starts the program with this as its standard input; the number of its process.
@@ -123,7 +136,7 @@ impl Launcher {
         }
     }
 
-    /// In a container: sends this to every process but the first one.
+    /// In a container: sends this to every process that was started from here, and to what came of it.
     ///
     /// # Errors
     /// It cannot be sent.
@@ -167,7 +180,7 @@ fn serve(channel: &Channel, program: &Program, is_in_container: bool) {
         // Where that is rejected, a second upgrade ends the container with the process in the middle.
         let _ = process::adopt_orphans();
     }
-    let (mut started, mut failed) = (None, None);
+    let (mut started, mut failed, mut floor) = (None, None, SandboxMode::Off);
     loop {
         let (request, descriptors) = match channel.receive(Instant::now() + WAIT) {
             Ok(Some(received)) => received,
@@ -175,7 +188,9 @@ fn serve(channel: &Channel, program: &Program, is_in_container: bool) {
             Ok(None) | Err(_) => return,
         };
         let response = match (&request[..], descriptors.into_iter().next()) {
-            (b"start", Some(input)) => match start(program, input) {
+            // Whoever got hold of the server could have processes made without end.
+            (b"start", Some(_)) if started.as_mut().is_some_and(|child| !is_ended(child)) => STILL_THERE.to_owned(),
+            (b"start", Some(input)) => match start(program, input, floor) {
                 Ok(child) => format!("P{}", started.insert(child).id()),
                 Err(problem) => format!("E{problem}"),
             },
@@ -191,7 +206,12 @@ fn serve(channel: &Channel, program: &Program, is_in_container: bool) {
                 Some(Err(error)) => format!("E{error}"),
                 _ => "P".to_owned(),
             },
-            // On a machine, all processes would be those of everybody.
+            (word, _) if word.starts_with(KEEP.as_bytes()) => {
+                let mode = std::str::from_utf8(&word[KEEP.len()..]).ok().and_then(SandboxMode::named);
+                floor = floor.max(mode.unwrap_or_default());
+                "P".to_owned()
+            }
+            // Elsewhere there is no need: the service manager sees to what is left.
             (word, _) if is_in_container => see_to_rest(word, &mut failed),
             _ => NOT_UNDERSTOOD.to_owned(),
         };
@@ -201,14 +221,19 @@ fn serve(channel: &Channel, program: &Program, is_in_container: bool) {
     }
 }
 
-/// Signals for all processes of a container, with their words.
+/// Signals for all processes that came of those that were started here, with their words.
 const PASSED: [(Passed, &str, Signal); 3] = [
     (Passed::Terminate, "terminate", Signal::TERM),
     (Passed::HangUp, "hangup all", Signal::HUP),
     (Passed::ReopenLogs, "reopen", Signal::USR1),
 ];
 
+/// What a request begins with that names a mode of the sandbox.
+const KEEP: &str = "sandbox ";
+
 const NOT_UNDERSTOOD: &str = "Ethis is not understood";
+
+const STILL_THERE: &str = "Ethe process that was started last is still there";
 
 /// What is asked once this process stays only because it is a container's first. `failed`: what ended last with a failure.
 fn see_to_rest(word: &[u8], failed: &mut Option<String>) -> String {
@@ -221,15 +246,15 @@ fn see_to_rest(word: &[u8], failed: &mut Option<String>) -> String {
     }
     match PASSED.iter().find(|(_, one, _)| one.as_bytes() == word) {
         Some((_, _, signal)) => {
-            process::signal_container(*signal).map_or_else(|error| format!("E{error}"), |()| "P".to_owned())
+            process::signal_descendants(*signal).map_or_else(|error| format!("E{error}"), |()| "P".to_owned())
         }
         None => NOT_UNDERSTOOD.to_owned(),
     }
 }
 
-fn start((path, arguments): &Program, input: OwnedFd) -> Result<Child, String> {
+fn start((path, arguments): &Program, input: OwnedFd, floor: SandboxMode) -> Result<Child, String> {
     let mut command = Command::new(path);
-    command.args(arguments).env(MARK, "stdin").stdin(Stdio::from(input));
+    command.args(arguments).env(MARK, "stdin").env(FLOOR, floor.name()).stdin(Stdio::from(input));
     // These speak of the old process. The service manager is told who is the main one when there is a new one.
     ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_PID"].iter().for_each(|name| _ = command.env_remove(name));
     command.spawn().map_err(|error| format!("{} cannot be started: {error}", path.display()))
@@ -275,6 +300,25 @@ mod tests {
         assert_eq!(launcher.end(true), None);
         assert!(launcher.hang_up().is_err_and(|problem| problem.ends_with("restart instead")));
         assert_eq!(launcher.ended(), None, "nobody knows");
+        Ok(())
+    }
+
+    /// Whoever got hold of the server could otherwise have processes made without end.
+    #[test]
+    fn it_starts_one_process_at_a_time() -> Result<(), Box<dyn std::error::Error>> {
+        let (ours, theirs) = Channel::pair()?;
+        let program: Program = ("/bin/sh".into(), ["-c", "read end"].map(OsString::from).to_vec());
+        let serving = std::thread::spawn(move || serve(&Channel::of(theirs), &program, false));
+        let launcher = Launcher { channel: Mutex::new(Some(ours)), process: Mutex::default() };
+        // It ends when this end is closed.
+        let (_open, input) = Channel::pair()?;
+        let first = launcher.start(&input)?;
+        assert!(launcher.start(&input).is_err_and(|problem| problem.contains("is still there")));
+        assert!(launcher.end(true).is_some_and(|status| status.contains("signal")));
+        assert_ne!(launcher.start(&input)?, first);
+        launcher.end(true);
+        drop(launcher);
+        assert!(serving.join().is_ok());
         Ok(())
     }
 }

@@ -65,8 +65,13 @@ impl Place {
 
     /// Starts a server there.
     fn start(&self, more: &[&str]) -> Gate {
+        self.start_with("", more)
+    }
+
+    /// The same with a further key.
+    fn start_with(&self, key: &str, more: &[&str]) -> Gate {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("portunus.yaml"), YAML).unwrap();
+        std::fs::write(dir.path().join("portunus.yaml"), format!("{YAML}{key}\n")).unwrap();
         let mut command = self.command();
         command.args(["run", "--no-watch"]).args(more).arg(dir.path().join("portunus.yaml"));
         Gate::start_command(dir, command, 1)
@@ -119,7 +124,7 @@ fn a_second_server_goes_without_and_says_how_to_name_another_place() {
     let place = Place::new();
     let first = place.start(&[]);
     first.wait_for("admin listening");
-    let second = place.start(&[]);
+    let second = place.start_with("sandbox: off", &[]);
     wait_until("the warning", || warned(&second, "another process answers there"));
     assert!(warned(&second, "run --control PATH"));
     assert!(serves(&first) && serves(&second));
@@ -191,4 +196,27 @@ fn a_socket_that_was_named_is_there_or_the_server_does_not_start() {
             assert!(message.contains("other users may write there"), "{arguments:?}: {message}");
         }
     }
+}
+
+/// It could connect to the sockets of others as long as it may make its own, so that it does not keep that for the sake of a convenience.
+#[test]
+fn a_server_without_the_usual_socket_makes_no_more_of_them() {
+    let filters = |gate: &Gate| {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", gate.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("Seccomp_filters:")).unwrap_or_default();
+        line.trim().to_owned()
+    };
+    let place = Place::new();
+    let first = place.start(&[]);
+    first.wait_for("admin listening");
+    let second = place.start(&[]);
+    wait_until("the warning", || warned(&second, "another process answers there"));
+    second.wait_for("the admin socket is not tried again");
+    assert_eq!(filters(&second), filters(&first), "as many were set");
+    first.signal("KILL");
+    wait_until("the end", || place.reload(&[]).status.code() == Some(1));
+    second.signal("HUP");
+    second.wait_for("reloaded");
+    assert_eq!(place.reload(&[]).status.code(), Some(1));
+    assert!(serves(&second));
 }

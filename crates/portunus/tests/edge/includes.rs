@@ -158,7 +158,9 @@ fn variables_of_the_environment_stand_in_scalars() {
 fn an_included_file_is_watched_and_so_is_one_that_is_new() {
     let dir = tempfile::tempdir().unwrap();
     let route = |path: &str| format!("routes: [{{ path: {path}, respond: {{ status: 200 }} }}]\n");
-    write(dir.path(), &[("portunus.yaml", MAIN), ("conf.d/a.yaml", &route("/a"))]);
+    // The admin socket of this test lies beside the configuration.
+    let main = format!("{MAIN}sandbox: {{ write: . }}\n");
+    write(dir.path(), &[("portunus.yaml", &main), ("conf.d/a.yaml", &route("/a"))]);
     let file = dir.path().join("portunus.yaml");
     let mut command = Command::new(PORTUNUS);
     command.arg("run").arg(file);

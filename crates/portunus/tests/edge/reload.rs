@@ -121,10 +121,12 @@ fn listeners_come_and_go_with_a_reload() {
     let upstream = Upstream::ok();
     let second = "  - { name: second, bind: \"127.0.0.3:0\" }";
     let third = "  - { name: third, bind: \"unix:third.sock\" }";
-    let gate = Gate::start(&yaml(&upstream, second, ""));
+    // A gate without Unix sockets makes none later, unless it is told.
+    let sandbox = "sandbox: { connect: . }";
+    let gate = Gate::start(&yaml(&upstream, second, sandbox));
     let gone = gate.address("second");
     assert!(get(gone).starts_with("HTTP/1.1 200 "));
-    gate.rewrite(&yaml(&upstream, third, ""));
+    gate.rewrite(&yaml(&upstream, third, sandbox));
     assert!(post_reload(&gate).ends_with("{\"generation\":2}\n"));
     let third = gate.dir.path().join("third.sock");
     let mut stream = connect_unix(&third);
@@ -167,7 +169,7 @@ fn an_address_goes_from_datagrams_to_http3_and_back_by_way_of_neither() {
 #[test]
 fn the_log_and_the_admin_side_move_and_what_cannot_says_so() {
     let upstream = Upstream::ok();
-    let first = yaml(&upstream, "", "");
+    let first = yaml(&upstream, "", "sandbox: { connect: ., write: . }");
     let gate = Gate::start(&first);
     let web = gate.address("web");
     assert!(get(web).starts_with("HTTP/1.1 200 "));

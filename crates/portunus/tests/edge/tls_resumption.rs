@@ -77,7 +77,7 @@ fn a_ticket_opens_its_own_name_only_outlives_reloads_and_not_its_rule() {
 #[test]
 fn tickets_outlive_a_restart_by_a_file_that_is_ours_alone() {
     let upstream = Upstream::ok();
-    let more = format!("{}\nticket_keys: tickets", keystore("a.example"));
+    let more = format!("{}\nsandbox: {{ write: . }}\nticket_keys: tickets", keystore("a.example"));
     let config = yaml(&upstream, &tls_listener("tls", "127.0.0.3", ""), &more);
     let started = |dir| {
         let gate = Gate::start_in(dir, &config);

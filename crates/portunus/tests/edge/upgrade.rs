@@ -418,7 +418,7 @@ fn listening_too(text: &str, more: &str) -> String {
 #[test]
 fn what_asks_for_a_reload_waits_for_the_end_of_an_upgrade_that_fails() {
     let upstream = Upstream::ok();
-    let text = yaml(&upstream, "", "");
+    let text = yaml(&upstream, "", "sandbox: { connect: . }");
     let site = Upgradable::start(tempfile::tempdir().unwrap(), &text, 2);
     slow_program(&site);
     let asked = begin_upgrade(&site);

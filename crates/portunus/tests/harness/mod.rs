@@ -97,6 +97,12 @@ impl Gate {
         if !command.get_envs().any(|(name, _)| name == "PORTUNUS_CONTROL") {
             command.env("PORTUNUS_CONTROL", dir.path().join("control.sock"));
         }
+        let file = dir.path().join("portunus.yaml");
+        if let Ok(text) = std::fs::read_to_string(&file)
+            && fit_for_kernel(&text) != text
+        {
+            std::fs::write(file, fit_for_kernel(&text)).unwrap();
+        }
         let mut addresses = HashMap::new();
         let running = Running::start(command.current_dir(dir.path()), |event| {
             if let Some(address) = member(event, "address").and_then(|address| address.parse().ok()) {
@@ -194,8 +200,19 @@ fn write_config(dir: &Path, yaml: &str) {
         text.push_str("\nlog: { access: { format: json, output: access.log }, level: info }\n");
     }
     let fresh = dir.join("portunus.yaml.new");
-    std::fs::write(&fresh, text).unwrap();
+    std::fs::write(&fresh, fit_for_kernel(&text)).unwrap();
     std::fs::rename(fresh, dir.join("portunus.yaml")).unwrap();
+}
+
+/// A configuration as it can start here: on a kernel without Landlock the default mode of the sandbox would not let it.
+fn fit_for_kernel(yaml: &str) -> String {
+    if net::confine::landlock_version().is_some() || yaml.contains("mode: auto") {
+        return yaml.to_owned();
+    }
+    match yaml.contains("sandbox:") {
+        true => yaml.replace("sandbox: { ", "sandbox: { mode: auto, "),
+        false => format!("{yaml}\nsandbox: auto\n"),
+    }
 }
 
 /// Polls until `done`; fails the test after [`PATIENCE`].

@@ -16,10 +16,32 @@ fn the_process_is_shut_in_and_its_memory_locked() {
     };
     assert_eq!(field("NoNewPrivs:"), "1");
     assert_eq!(field("Seccomp:"), "2");
+    // What is locked later needs it where the limit is not to be lifted (capabilities(7), CAP_IPC_LOCK).
+    let but_for_locks = |name: &str| u64::from_str_radix(&field(name), 16).unwrap() & !(1 << 14);
+    assert_eq!(["CapInh:", "CapEff:", "CapPrm:", "CapAmb:"].map(but_for_locks), [0; 4]);
+    // Whoever may not change capabilities keeps this one, and has nothing to gain by it.
+    if may_change_capabilities() {
+        assert_eq!(but_for_locks("CapBnd:"), 0);
+    } else {
+        eprintln!("skipped: the bounding set, which only who has CAP_SETPCAP can change");
+    }
+    // What is left open is said, and asked of the kernel before that is forbidden.
+    let what = "but for what this kernel leaves open";
+    key_server.wait_for(what, 1);
+    let said = key_server.diagnostics().into_iter().find(|line| line.contains(what)).unwrap();
+    let missing = net::confine::missing_of(net::confine::Role::KeyServer).join("; ");
+    assert!(said.contains(&format!("\"missing\":\"{missing}\"")), "{said}: {missing}");
     assert_ne!(field("VmLck:"), "0", "memory is locked");
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", key_server.child.id())).unwrap();
     let cores = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
     assert!(cores.split_whitespace().nth(4) == Some("0"), "{cores}");
+}
+
+/// Whether this process has CAP_SETPCAP, and so what it starts.
+fn may_change_capabilities() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
+    u64::from_str_radix(line.trim(), 16).unwrap() & (1 << 8) != 0
 }
 
 /// A link that appears among the keys and leads to a file in a folder that was not named. Without the sandbox it is followed.
@@ -48,6 +70,25 @@ fn the_running_server_cannot_open_what_was_not_named() {
         } else {
             wait_until("the key is held", is_held);
         }
+    }
+}
+
+/// The folder of the configuration, written to as a whole: by the check and the start alike.
+#[test]
+fn a_folder_that_is_written_to_must_not_hold_the_trust() {
+    let dir = site();
+    let file = dir.path().join("key-server/key-server.yaml");
+    std::fs::write(&file, format!("{CONFIG}enrolment: {{ folder: ., server_ca: ca.pem }}\n")).unwrap();
+    for command in ["check", "run"] {
+        let output = std::process::Command::new(PROGRAM)
+            .args(["key-server", command])
+            .arg(&file)
+            .env("PORTUNUS_CONTROL", "none")
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        let is_named = text.contains("(enrolment) is written to by this process, which could replace");
+        assert!(!output.status.success() && is_named, "{command}: {text}");
     }
 }
 

@@ -19,8 +19,7 @@ impl Build<'_> {
         self.shared_rates_have_a_store(root, node);
         let node = node?;
         let at = node.get("address")?;
-        let server = address::server(at.text()?, self.sources.folder(at.span), address::Service::Counters);
-        let server = self.take(at.span, server)?;
+        let server = self.server(at.span, at.text()?, address::Service::Counters)?;
         if let (Some(entry), None) = (node.entry("user"), node.entry("password")) {
             self.problems.add(entry.key_span, "`user` without `password`", "add `password`, or remove `user`");
         }

@@ -87,9 +87,9 @@ pub(crate) static KEY_SERVER: Object = object(
         ),
         optional(
             "sandbox",
-            Shape::Bool,
+            Shape::Either(&[Shape::Bool, Shape::Choice(&["auto"])]),
             "true",
-            "After the start, allow only the files named here (Landlock) and the system calls needed (seccomp).",
+            "After the start, allow only the files named here (Landlock), the capabilities and the system calls needed (seccomp), or do not start. `auto`: without closing off files where the kernel has no Landlock.",
         ),
         optional(
             "audit",

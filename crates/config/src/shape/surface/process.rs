@@ -233,7 +233,7 @@ pub(in crate::shape) static SANDBOX: Object = object(
     "sandbox",
     "what the process may still do once it serves",
     &[&[
-        optional("mode", Shape::Choice(&["auto", "on", "off"]), "auto", "As `sandbox` without a mapping."),
+        optional("mode", Shape::Choice(&["auto", "on", "off"]), "on", "As `sandbox` without a mapping."),
         optional(
             "read",
             Shape::OneOrMany(&Shape::Text("a folder")),
@@ -245,6 +245,12 @@ pub(in crate::shape) static SANDBOX: Object = object(
             Shape::OneOrMany(&Shape::Text("a folder")),
             "(none)",
             "Further folders that may be written to, for logs and Unix sockets that a reload will name.",
+        ),
+        optional(
+            "connect",
+            Shape::OneOrMany(&Shape::Text("a folder")),
+            "(none)",
+            "Folders of Unix sockets that a reload will name. Where neither this nor anything else names a Unix socket, the process makes none after its start.",
         ),
     ]],
 );

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use config::{self, EnrolmentConfig, KeyServerConfig, KeyServerTls};
+use keyserver::confine::Needs;
 use keyserver::holdings::Holdings;
 use keyserver::register::Register;
 use rustix::fs::Access;
@@ -35,6 +36,8 @@ pub fn run(file: &Path) -> ExitCode {
     }
     warnings.extend(open_files(&config));
     problems.extend(closed_folders(&config));
+    // The admin socket, which only a start knows, changes nothing here.
+    problems.extend(Needs::of(&config, None).problems(config.sandbox));
     match Holdings::load(&unchanged(config), None) {
         Ok(holdings) => print_keys(&holdings),
         Err(found) => problems.extend(found),
