@@ -135,7 +135,12 @@ impl Place {
         }
         let mut response = Response::builder().status(status);
         for (name, value) in answered.head.fields.iter() {
-            response = response.header(name, value);
+            // The library adds it to a time, which ends the program if the sum is beyond all times.
+            let pause = if is_retry_after(name) { seconds(value) } else { None };
+            response = match pause {
+                Some(pause) => response.header(name, pause.min(LONGEST_PAUSE).as_secs()),
+                None => response.header(name, value),
+            };
         }
         let (parts, ()) = response.body(()).map_err(|error| error.to_string())?.into_parts();
         Ok(BytesResponse { parts, body: Box::new(Bytes::from(answered.body)) })
@@ -219,12 +224,23 @@ impl Place {
 
     /// The authority wants to be left alone (RFC 8555 §6.6).
     fn note_pause(&self, retry_after: Option<&[u8]>) {
-        let seconds = retry_after.and_then(|value| std::str::from_utf8(value).ok()?.trim().parse().ok());
-        if let Some(seconds) = seconds.map(Duration::from_secs) {
+        if let Some(seconds) = retry_after.and_then(seconds) {
             let until = SystemTime::now().checked_add(seconds.min(LONGEST_PAUSE));
             *self.pause.lock().unwrap_or_else(PoisonError::into_inner) = until;
         }
     }
+}
+
+fn is_retry_after(name: impl AsRef<[u8]>) -> bool {
+    name.as_ref().eq_ignore_ascii_case(b"retry-after")
+}
+
+/// A `Retry-After` of seconds. Dates are not read: ours may be another one.
+fn seconds(value: &[u8]) -> Option<Duration> {
+    let digits = std::str::from_utf8(value).ok()?.trim();
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    // What is too large for a number is long.
+    is_number.then(|| Duration::from_secs(digits.parse().unwrap_or(u64::MAX)))
 }
 
 /// An authority may send us to itself, and nowhere else.
@@ -296,6 +312,22 @@ pub fn shown(text: &str) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn pauses_beyond_all_times_are_long_ones() {
+        for (text, expected) in [
+            ("0", Some(0)),
+            (" 120 ", Some(120)),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("99999999999999999999999", Some(u64::MAX)),
+            ("", None),
+            ("-1", None),
+            ("+1", None),
+            ("Fri, 31 Dec 1999 23:59:59 GMT", None),
+        ] {
+            assert_eq!(seconds(text.as_bytes()), expected.map(Duration::from_secs), "{text:?}");
+        }
+    }
 
     #[test]
     fn an_authority_leads_to_itself_alone() {

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -26,6 +26,12 @@ const PUBLIC_KEY: &str = "PUBLIC KEY";
 
 /// Certificates in a chain.
 const MAX_CHAIN: usize = 10;
+
+/// Largest chain, bytes of DER without the leaf: OpenSSL's clients take 100 KiB in all.
+const MAX_CHAIN_BYTES: usize = 64 * 1024;
+
+/// How far the clock of an authority may be ahead of ours.
+const CLOCK_SKEW: Duration = Duration::from_secs(3600);
 
 /// A key of an order, as it is kept.
 pub enum OrderKey {
@@ -226,7 +232,7 @@ pub fn check(wanted: &Wanted, key_pem: &str, chain: &str) -> Result<(Zeroizing<S
     if chain.len() > MAX_CHAIN {
         return Err(format!("the chain has {} certificates, more than {MAX_CHAIN}", chain.len()));
     }
-    let Some(der) = chain.first() else { return Err("the response holds no certificate".to_owned()) };
+    let Some((der, rest)) = chain.split_first() else { return Err("the response holds no certificate".to_owned()) };
     let leaf = Certificate::from_der(der).map_err(|error| format!("the certificate cannot be read: {error}"))?;
     let key = OrderKey::of_pem(key_pem)?;
     if leaf.public_spki_der() != key.public_spki_der() {
@@ -236,18 +242,50 @@ pub fn check(wanted: &Wanted, key_pem: &str, chain: &str) -> Result<(Zeroizing<S
     if !leaf.is_for_servers() {
         return Err("the certificate is not for servers".to_owned());
     }
-    if leaf.not_after() <= SystemTime::now() {
+    let now = SystemTime::now();
+    if leaf.not_after() <= now {
         return Err("the certificate has expired already".to_owned());
     }
+    if leaf.not_before() > now + CLOCK_SKEW {
+        return Err("the certificate is not valid yet".to_owned());
+    }
+    let issuers = issuers(&leaf, rest)?;
     let own = match &key {
         OrderKey::Here(key) => Some(pem::write(&Label::PrivateKey, &key.to_pkcs8_der())),
         OrderKey::Elsewhere(_) => None,
     };
-    let blocks: Vec<_> = own.into_iter().chain(chain.iter().map(|der| pem::write(&Label::Certificate, der))).collect();
+    let sent = std::iter::once(der).chain(issuers).map(|der| pem::write(&Label::Certificate, der));
+    let blocks: Vec<_> = own.into_iter().chain(sent).collect();
     let mut text = Zeroizing::new(String::new());
     text.reserve_exact(blocks.iter().map(|block| block.len()).sum());
     blocks.iter().for_each(|block| text.push_str(block));
     Ok((text, Held::of(&leaf, der)))
+}
+
+/// Those of these certificates that lead from the leaf to its root, in this order. What else an authority sends would be kept for nothing, and a keystore
+/// has no place for it.
+///
+/// # Errors
+/// One is no certificate, or they are larger than clients take.
+fn issuers<'c>(leaf: &Certificate, rest: &'c [Vec<u8>]) -> Result<Vec<&'c Vec<u8>>, String> {
+    let read = |der: &'c Vec<u8>| match Certificate::from_der(der) {
+        Ok(certificate) => Ok((der, certificate)),
+        Err(error) => Err(format!("a certificate of the chain cannot be read: {error}")),
+    };
+    let mut rest: Vec<_> = rest.iter().map(read).collect::<Result<_, String>>()?;
+    let mut found = Vec::new();
+    let mut wanted = Some(leaf.issuer_der().to_vec());
+    while let Some(issuer) = wanted.take() {
+        let is_it = |(_, one): &(_, Certificate)| one.is_authority() && one.subject_der() == issuer;
+        let Some(at) = rest.iter().position(is_it) else { break };
+        let (der, certificate) = rest.remove(at);
+        wanted = (certificate.issuer_der() != certificate.subject_der()).then(|| certificate.issuer_der().to_vec());
+        found.push(der);
+    }
+    match found.iter().map(|der| der.len()).sum::<usize>() {
+        size if size > MAX_CHAIN_BYTES => Err(format!("the chain has {size} bytes, more than {MAX_CHAIN_BYTES}")),
+        _ => Ok(found),
+    }
 }
 
 /// A name that was not ordered would be served from this certificate, too.
@@ -393,11 +431,43 @@ mod tests {
             ("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_owned(), "cannot be read"),
             ("-----BEGIN CERTIFICATE-----\n".to_owned(), "cannot be read"),
             (good.repeat(6), "more than 10"),
+            (
+                format!("{good}-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
+                "of the chain cannot be read",
+            ),
+            (
+                issued(&["www.example.com"], &key, |params| params.not_before = rcgen::date_time_ymd(2090, 1, 1)),
+                "not valid yet",
+            ),
         ];
         for (chain, why) in cases {
             let problem = check(&wanted, &key, &chain).unwrap_err();
             assert!(problem.contains(why), "{why}: {problem}");
         }
+    }
+
+    /// What leads nowhere would keep the whole keystore from being read.
+    #[test]
+    fn of_a_chain_is_kept_what_leads_upwards() {
+        let (wanted, key) = (wanted(KeyType::Ecdsa), generate(KeyType::Ecdsa).unwrap());
+        let named = |name: &str, is_ca: bool| {
+            let mut params = CertificateParams::new(Vec::new()).unwrap();
+            params.distinguished_name.push(rcgen::DnType::CommonName, name);
+            params.is_ca = if is_ca { IsCa::Ca(rcgen::BasicConstraints::Unconstrained) } else { IsCa::NoCa };
+            params
+        };
+        let key_pair = || KeyPair::generate().unwrap();
+        let root = CertifiedIssuer::self_signed(named("root", true), key_pair()).unwrap();
+        let middle = CertifiedIssuer::signed_by(named("middle", true), key_pair(), &root).unwrap();
+        let stranger = named("stranger", false).signed_by(&key_pair(), &root).unwrap();
+        let other_root = CertifiedIssuer::self_signed(named("other", true), key_pair()).unwrap();
+        let mut params = CertificateParams::new(vec!["www.example.com".to_owned()]).unwrap();
+        params.distinguished_name.push(rcgen::DnType::CommonName, "leaf");
+        let leaf = params.signed_by(&KeyPair::from_pem(&key).unwrap(), &middle).unwrap().pem();
+        let sent = [leaf.clone(), root.pem(), stranger.pem(), other_root.pem(), middle.pem()].concat();
+        let (text, _) = check(&wanted, &key, &sent).unwrap();
+        let kept = [leaf, middle.pem(), root.pem()].concat().replace("\r\n", "\n");
+        assert!(text.replace("\r\n", "\n").ends_with(&kept), "{}", *text);
     }
 
     /// The example of RFC 9773 §4.1.

@@ -177,8 +177,18 @@ impl Running {
                 let Some(entry) = keeper.entries.get_mut(&wanted) else { continue };
                 let (record, is_on_demand) = (entry.record.clone(), entry.on_demand);
                 let task = tokio::task::spawn_local(async move {
-                    let storage = job.storage.clone();
-                    let (outcome, attempts, record) = job.run(record).await;
+                    let (storage, before) = (job.storage.clone(), record.clone());
+                    // Apart, so that the end of an order is heard of however it comes, and ends with this task.
+                    let mut order = tokio::task::JoinSet::new();
+                    order.spawn_local(job.run(record));
+                    let (outcome, attempts, record) = match order.join_next().await {
+                        Some(Ok(end)) => end,
+                        _ => (
+                            Err("the order came to no end, which is a defect of this program".to_owned()),
+                            Vec::new(),
+                            before,
+                        ),
+                    };
                     let (of, is_issued) = (wanted.clone(), outcome.is_ok() && is_on_demand);
                     let read = tokio::task::spawn_blocking(move || storage.identity(&of).filter(|_| is_issued)).await;
                     let identity = read.ok().flatten();

@@ -185,6 +185,15 @@ pub struct ListenerConfig {
 }
 
 impl Config {
+    /// The authorities and revocation lists of clients' certificates.
+    pub fn client_trust_files(&self) -> impl Iterator<Item = &PathBuf> {
+        let tls = self.listeners.iter().filter_map(|listener| listener.tls.as_ref());
+        let settings = tls.flat_map(|tls| tls.names.values().chain([&tls.settings]));
+        let of_admin = self.admin.iter().filter_map(|admin| admin.tls.as_ref()?.client_certificate.as_ref());
+        let rules = settings.filter_map(|settings| settings.client_certificate.as_ref()).chain(of_admin);
+        rules.flat_map(|rule| [Some(&rule.ca), rule.crl.as_ref()]).flatten()
+    }
+
     /// The files of responses of our own.
     pub fn response_files(&self) -> impl Iterator<Item = &PathBuf> {
         let bodies = self.routes.iter().filter_map(|route| match &route.action {

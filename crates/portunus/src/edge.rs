@@ -345,6 +345,7 @@ fn watched(config: &Config, configuration: Option<&Path>) -> Watched {
     config.geoip.files().for_each(|file| watched.add_file(file));
     config.response_files().for_each(|file| watched.add_file(file));
     config.ech_keys.iter().for_each(|file| watched.add_file(file));
+    config.client_trust_files().for_each(|file| watched.add_file(file));
     for folder in config.key_servers.values().filter_map(|group| group.enrolment.as_ref()) {
         [ENROLLED_IDENTITY, ENROLLED_SERVER_CA].iter().for_each(|name| watched.add_file(&folder.join(name)));
     }

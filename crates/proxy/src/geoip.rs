@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use config::{Country, GeoipConfig, Origins};
-use maxminddb::{PathElement, Reader, path};
+use maxminddb::{PathElement, Reader, WithinOptions, path};
 
 /// Largest database, bytes.
 const MAX_DATABASE_BYTES: u64 = 512 * 1024 * 1024;
@@ -32,6 +32,20 @@ pub enum Kind {
     Asn,
 }
 
+/// Bounds the ways through the search tree before anything follows all of them: nodes that share their branches make more ways than there can be addresses,
+/// and those that lead to IPv4 a second time are followed by nobody who counts. Writers have the networks of IPv4 in up to five places.
+fn check_size(reader: &Reader<Vec<u8>>) -> Result<(), String> {
+    let most = (reader.metadata().node_count as usize).saturating_add(1).saturating_mul(6);
+    let all = WithinOptions::default().include_aliased_networks().include_networks_without_data();
+    for (count, way) in reader.networks(all).map_err(|error| error.to_string())?.enumerate() {
+        way.map_err(|error| error.to_string())?;
+        if count > most {
+            return Err("its tree has more branches than nodes could make".to_owned());
+        }
+    }
+    Ok(())
+}
+
 impl Database {
     /// Reads a database of that kind.
     ///
@@ -40,6 +54,7 @@ impl Database {
     pub fn read(bytes: Vec<u8>, kind: Kind) -> Result<Database, String> {
         let read = || {
             let reader = Reader::from_source(bytes).map_err(|error| error.to_string())?;
+            check_size(&reader)?;
             reader.verify().map_err(|error| error.to_string())?;
             let database = Database { reader };
             let (what, has_some) = match kind {
@@ -253,6 +268,8 @@ mod tests {
             ("cut", "metadata"),
             ("data_ff", ""),
             ("pointer_loop", ""),
+            // 188 nodes with 2^91 ways through them.
+            ("tree_shared", "more branches"),
         ] {
             let problem = Database::read(file(name), Kind::Country).unwrap_err();
             assert!(

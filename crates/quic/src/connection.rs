@@ -68,9 +68,10 @@ impl Connection {
         &self.tls
     }
 
-    /// The peer's address. It may migrate: ask again for each use.
+    /// The address that the peer shook hands from. It may go on from another one; who it is does not change with that, since one datagram with a source
+    /// that nobody has proved yet would be enough to be somebody else.
     pub fn remote_address(&self) -> SocketAddr {
-        self.shared.protocol.borrow().remote_address()
+        self.shared.remote
     }
 
     /// Our address that the connection came to.

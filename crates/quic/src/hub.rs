@@ -496,7 +496,7 @@ impl<K> Hub<K> {
         match self.endpoint.accept(incoming, now, &mut buffer, Some(Arc::new(config))) {
             Ok((ConnectionHandle(place), protocol)) => {
                 let (board, settings) = (Rc::clone(&self.board), Rc::clone(&self.settings));
-                let shared = Rc::new(Shared::new(protocol, (place, attempt.local), board, settings));
+                let shared = Rc::new(Shared::new(protocol, (place, attempt.local, attempt.remote), board, settings));
                 shared.mark();
                 if self.slots.len() <= place {
                     self.slots.resize_with(place + 1, || None);
@@ -525,7 +525,7 @@ impl<K> Hub<K> {
         let (ticket, gives_way) = self.handshakes(is_proved).enter(Some(attempt.remote.ip()), place);
         if let Some(slot) = gives_way.and_then(|place| self.slots.get_mut(place)).and_then(Option::take) {
             let Slot { shared, opening, timer } = slot;
-            let remote = shared.protocol.borrow().remote_address();
+            let remote = shared.remote;
             self.timers.set(shared.place, timer, None);
             self.endpoint.handle_event(ConnectionHandle(shared.place), EndpointEvent::drained());
             self.open -= 1;
@@ -569,8 +569,7 @@ impl<K> Hub<K> {
             && let Some(mut opening) = slot.opening.take()
         {
             let (shared, handshake) = (Rc::clone(&slot.shared), opening.ticket.take());
-            let remote = shared.protocol.borrow().remote_address();
-            self.events.push_back(opening.failed(remote, Lost::TimedOut, now));
+            self.events.push_back(opening.failed(shared.remote, Lost::TimedOut, now));
             shared.close(0, b"");
             shared.mark();
             return self.ended(handshake);
@@ -590,7 +589,7 @@ impl<K> Hub<K> {
             match event {
                 quinn_proto::Event::Connected => self.connected(place),
                 quinn_proto::Event::ConnectionLost { reason } => {
-                    self.lost(place, protocol.remote_address(), reason.into(), now);
+                    self.lost(place, shared.remote, reason.into(), now);
                 }
                 quinn_proto::Event::Stream(event) => shared.tell(&event),
                 _ => {}

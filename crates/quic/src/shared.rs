@@ -94,6 +94,8 @@ pub(crate) struct Shared {
     pub(crate) protocol: RefCell<quinn_proto::Connection>,
     pub(crate) board: Rc<Board>,
     pub(crate) local: SocketAddr,
+    /// Where it shook hands from, which nobody can make up: what comes from elsewhere during a handshake is dropped (RFC 9000 §9).
+    pub(crate) remote: SocketAddr,
     /// Its place in the hub.
     pub(crate) place: usize,
     pub(crate) settings: Rc<Settings>,
@@ -114,7 +116,7 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(
         protocol: quinn_proto::Connection,
-        (place, local): (usize, SocketAddr),
+        (place, local, remote): (usize, SocketAddr, SocketAddr),
         board: Rc<Board>,
         settings: Rc<Settings>,
     ) -> Shared {
@@ -122,6 +124,7 @@ impl Shared {
             protocol: RefCell::new(protocol),
             board,
             local,
+            remote,
             place,
             handles: Cell::new(0),
             accept_bi: Waiting::default(),

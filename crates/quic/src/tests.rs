@@ -357,11 +357,28 @@ async fn move_about(server: &Server) {
             client.rebind();
             assert_eq!(client.exchange(&pattern(5000)).await.unwrap(), pattern(5000));
         }
-        assert_eq!(connection.remote_address(), client.local());
-        assert_ne!(connection.remote_address(), before);
+        assert_ne!(before, client.local());
+        assert_eq!(connection.remote_address(), before, "it is whoever shook hands");
         lanes.insert(client.server_lane(4));
     }
     assert!(lanes.len() > 1, "one lane alone would prove nothing: {lanes:?}");
+}
+
+/// A packet whose source is made up, right behind the end of the handshake, must not decide whose rules hold for the connection.
+#[tokio::test(flavor = "local")]
+async fn a_peer_is_who_shook_hands_whoever_seems_to_go_on() {
+    let server = Server::new(1, &settings());
+    let mut client = server.connect();
+    client.until(|client| client.is_connected()).await;
+    let own = client.local();
+    // Both are there before the server reads the first.
+    client.rebind();
+    client.connection.ping();
+    client.send().await;
+    let connection = server.accepted().await;
+    assert_eq!(connection.remote_address(), own);
+    tokio::task::spawn_local(echo(connection));
+    assert_eq!(client.exchange(b"here").await.unwrap(), b"here");
 }
 
 #[tokio::test(flavor = "local")]

@@ -110,7 +110,7 @@ fn reply_of_order(side: &str, what: &str, base: &str) -> Reply {
         ("limited", "order") => {
             let problem =
                 json!({ "type": "urn:ietf:params:acme:error:rateLimited", "detail": "too many\u{1b}[31m\nlines" });
-            respond("429 Too Many Requests", "Retry-After: 99999999999\r\n", &problem.to_string())
+            respond("429 Too Many Requests", "Retry-After: 18446744073709551615\r\n", &problem.to_string())
         }
         ("leads", "order") => {
             respond("201 Created", "Location: https://127.0.0.1:1/order/1\r\n", &order(base, side, 1))

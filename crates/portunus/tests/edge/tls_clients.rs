@@ -32,6 +32,25 @@ fn client_certificate_gate(upstream: &Upstream) -> Gate {
     Gate::start_in(dir, &yaml(upstream, &tls_listener("tls", "127.0.0.3", &names), &keystore("default.example")))
 }
 
+/// Nobody asks for it: whoever has lost a key replaces the list, and is not to wait for the next reload.
+#[test]
+fn a_list_that_changes_holds_without_a_reload_that_is_asked_for() {
+    let (upstream, ca) = (Upstream::ok(), ClientCa::new("Client CA"));
+    let dir = certificates(&[("default.example", false)]);
+    let write = |dir: &std::path::Path, name: &str, text: &[u8]| std::fs::write(dir.join(name), text).unwrap();
+    write(dir.path(), "clients.pem", ca.pem().as_bytes());
+    write(dir.path(), "clients.crl", &ca.revoke(66));
+    write(dir.path(), "client.pem", ca.issue("client", 7).as_bytes());
+    let rule = ", client_certificate: { ca: clients.pem, mode: required, crl: clients.crl }";
+    let listener = tls_listener("tls", "127.0.0.3", rule);
+    let gate = Gate::start_in(dir, &yaml(&upstream, &listener, &keystore("default.example")));
+    let file = path(&gate.dir, "client.pem");
+    let get = || openssl_get(gate.address("tls"), "default.example", &format!("-cert {file} -key {file}"));
+    assert_eq!(get().status(), Some(200));
+    write(gate.dir.path(), "clients.crl", &ca.revoke(7));
+    wait_until("the client to be rejected", || get().alert() == Some(44));
+}
+
 #[test]
 fn clients_are_let_in_by_their_certificates() {
     const ACCESS_DENIED: u8 = 49;

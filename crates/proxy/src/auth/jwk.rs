@@ -1,6 +1,7 @@
 //! JSON Web Key Sets (RFC 7517): the public keys for signatures in them, read strictly.
 //!
-//! Keys of kinds and uses that are not ours are left out, as the RFC asks (§5); one that says it is ours and is broken makes the set unusable.
+//! Keys of kinds and uses that are not ours are left out, as the RFC asks (§5). One that says it is ours and is broken, or larger or smaller than is accepted, is
+//! named apart: in a file it is a problem, while the provider of a set that is fetched must be able to change its other keys.
 
 use config::Algorithm;
 use tls::crypto::Curve;
@@ -10,29 +11,50 @@ use super::base64url;
 use super::json::{Object, Value};
 use super::keys::{Key, MAX_KEYS, Material};
 
+/// A key set.
+pub(super) struct Set {
+    /// Those for signatures, of kinds that are known.
+    pub(super) keys: Vec<Key>,
+    /// What is wrong with others of them.
+    pub(super) broken: Vec<String>,
+}
+
 /// Reads a key set.
 ///
 /// # Errors
-/// It is no key set, holds a broken key, or none that can be used.
-pub(super) fn read_set(bytes: &[u8]) -> Result<Vec<Key>, String> {
+/// It is no key set, or holds no key that can be used.
+pub(super) fn read_set(bytes: &[u8]) -> Result<Set, String> {
     let set = Object::read(bytes)?;
     let list = set.list("keys").ok_or("not a key set: it has no list `keys`")?;
     if list.len() > MAX_KEYS {
         return Err(format!("more than {MAX_KEYS} keys"));
     }
-    let mut keys = Vec::new();
+    let (mut keys, mut broken) = (Vec::new(), Vec::new());
     for (index, item) in list.iter().enumerate() {
         let Value::Object(item) = item else { return Err(format!("keys[{index}] is no object")) };
-        keys.extend(read_key(item).map_err(|error| format!("keys[{index}]: {error}"))?);
+        match read_key(item) {
+            Ok(key) => keys.extend(key),
+            Err(problem) => broken.push(format!("keys[{index}]: {problem}")),
+        }
     }
-    if keys.is_empty() {
-        return Err("no key in it is for signatures of a kind that is known here".to_owned());
+    match (keys.is_empty(), broken.first()) {
+        (true, Some(problem)) => Err(problem.clone()),
+        (true, None) => Err("no key in it is for signatures of a kind that is known here".to_owned()),
+        (false, _) => Ok(Set { keys, broken }),
     }
-    Ok(keys)
 }
 
 /// One key; none if it is not for checking signatures, or of a kind that is not known here.
 fn read_key(key: &Object) -> Result<Option<Key>, String> {
+    // A word of another type would be read as no restriction.
+    if let Some(name) =
+        ["kty", "use", "alg", "kid", "crv"].iter().find(|name| key.get(name).is_some() && key.text(name).is_none())
+    {
+        return Err(format!("`{name}` is no text"));
+    }
+    if key.get("key_ops").is_some() && key.list("key_ops").is_none() {
+        return Err("`key_ops` is no list".to_owned());
+    }
     if key.text("use").is_some_and(|purpose| purpose != "sig") {
         return Ok(None);
     }

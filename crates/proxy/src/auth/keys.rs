@@ -83,7 +83,12 @@ impl KeyRing {
         let keys = match source {
             KeySource::Pem(path) => Some(vec![pem_key(path)?]),
             KeySource::Set(path) => {
-                Some(jwk::read_set(&read_bounded(path)?).map_err(|error| format!("{}: {error}", path.display()))?)
+                let at = |error: String| format!("{}: {error}", path.display());
+                let set = jwk::read_set(&read_bounded(path)?).map_err(at)?;
+                match set.broken.into_iter().next() {
+                    Some(problem) => return Err(at(problem)),
+                    None => Some(set.keys),
+                }
             }
             KeySource::Secret(secret) => Some(vec![secret_key(secret)?]),
             KeySource::Url { .. } => None,
@@ -122,7 +127,10 @@ impl KeyRing {
     /// # Errors
     /// It is no key set or holds no usable key; the last good one stays.
     pub fn replace(&self, set: &[u8]) -> Result<usize, String> {
-        let keys = jwk::read_set(set)?;
+        let jwk::Set { keys, broken } = jwk::read_set(set)?;
+        if let Some(first) = broken.first() {
+            tracing::warn!(left_out = broken.len(), "keys of a set are left out: {first}");
+        }
         let count = keys.len();
         self.keys.store(Some(Arc::new(keys)));
         Ok(count)

@@ -183,11 +183,18 @@ impl Verifiers {
 
 /// What is allowed and may still not be meant.
 pub fn warnings(config: &Config) -> impl Iterator<Item = String> {
-    let in_clear = |tokens: &&Arc<TokensConfig>| matches!(&tokens.by, TokenCheck::Introspection(server) if server.upstream.tls.is_none());
-    config.tokens.values().filter(in_clear).map(|tokens| {
-        format!(
-            "{}: `introspection` sends tokens and its secret in the clear; use an `https://` URL unless the server is on this machine",
-            tokens.place
-        )
+    config.tokens.values().filter_map(|tokens| {
+        let (upstream, what) = match &tokens.by {
+            TokenCheck::Introspection(server) => {
+                (&server.upstream, "`introspection` sends tokens and its secret in the clear")
+            }
+            TokenCheck::Jwt(JwtConfig { keys: KeySource::Url { upstream, .. }, .. }) => (
+                upstream,
+                "keys come from `key_url` in the clear, and whoever is on the way can put others in their place",
+            ),
+            TokenCheck::Jwt(_) => return None,
+        };
+        let fix = "use an `https://` URL unless the server is on this machine";
+        upstream.tls.is_none().then(|| format!("{}: {what}; {fix}", tokens.place))
     })
 }
