@@ -19,6 +19,7 @@ use proxy::generation::Generation;
 use telemetry::Reporter;
 use tls::Identity;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::MissedTickBehavior;
 
 use crate::authority::Authority;
@@ -135,6 +136,27 @@ struct Running {
     led: bool,
 }
 
+/// Orders a certificate beside everything else, and reports the end.
+fn order(job: Job, record: Record, on_demand: bool, sender: UnboundedSender<News>) -> JoinHandle<()> {
+    tokio::task::spawn_local(async move {
+        let (keystore, wanted, storage, before) =
+            (job.keystore.clone(), job.wanted.clone(), job.storage.clone(), record.clone());
+        // Apart, so that the end of an order is heard of however it comes, and ends with this task.
+        let mut order = JoinSet::new();
+        order.spawn_local(job.run(record));
+        let (outcome, attempts, record) = match order.join_next().await {
+            Some(Ok(end)) => end,
+            _ => (Err("the order came to no end, which is a defect of this program".to_owned()), Vec::new(), before),
+        };
+        let (of, is_issued) = (wanted.clone(), outcome.is_ok() && on_demand);
+        let read = tokio::task::spawn_blocking(move || storage.identity(&of).filter(|_| is_issued)).await;
+        let identity = read.ok().flatten();
+        // Nobody listens if the process is about to end.
+        let end = End { keystore, wanted, outcome, attempts, record, identity };
+        let _ = sender.send(News::Ordered(Box::new(end)));
+    })
+}
+
 impl Running {
     async fn turn(&mut self) {
         self.follow_leader();
@@ -173,35 +195,8 @@ impl Running {
                     peers: self.peers.clone(),
                     replaces: keeper.entries.get(&wanted).and_then(|entry| entry.held.as_ref()?.identifier()),
                 };
-                let (sender, keystore) = (self.sender.clone(), name.clone());
                 let Some(entry) = keeper.entries.get_mut(&wanted) else { continue };
-                let (record, is_on_demand) = (entry.record.clone(), entry.on_demand);
-                let task = tokio::task::spawn_local(async move {
-                    let (storage, before) = (job.storage.clone(), record.clone());
-                    // Apart, so that the end of an order is heard of however it comes, and ends with this task.
-                    let mut order = tokio::task::JoinSet::new();
-                    order.spawn_local(job.run(record));
-                    let (outcome, attempts, record) = match order.join_next().await {
-                        Some(Ok(end)) => end,
-                        _ => (
-                            Err("the order came to no end, which is a defect of this program".to_owned()),
-                            Vec::new(),
-                            before,
-                        ),
-                    };
-                    let (of, is_issued) = (wanted.clone(), outcome.is_ok() && is_on_demand);
-                    let read = tokio::task::spawn_blocking(move || storage.identity(&of).filter(|_| is_issued)).await;
-                    let identity = read.ok().flatten();
-                    // Nobody listens if the process is about to end.
-                    let _ = sender.send(News::Ordered(Box::new(End {
-                        keystore,
-                        wanted,
-                        outcome,
-                        attempts,
-                        record,
-                        identity,
-                    })));
-                });
+                let task = order(job, entry.record.clone(), entry.on_demand, self.sender.clone());
                 entry.running = Some(Order(task.abort_handle()));
             }
         }

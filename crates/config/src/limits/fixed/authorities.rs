@@ -18,6 +18,20 @@ pub(super) const AUTHORITIES: &[FixedBound] = &[
         "A broken one does not end renewals.",
     ),
     bound(
+        "acme/src/key.rs",
+        "MAX_CHAIN_BYTES",
+        "Certificates of an authority above the one that was ordered",
+        "64KiB",
+        "Ten at most. Clients take 100 KiB of a chain in all.",
+    ),
+    bound(
+        "acme/src/key.rs",
+        "CLOCK_SKEW",
+        "Time by which a certificate may begin in the future",
+        "3600s",
+        "Clocks differ.",
+    ),
+    bound(
         "acme/src/authority.rs",
         "MOST_NONCES",
         "Further tries of a request whose nonce is not accepted",
