@@ -6,6 +6,7 @@
 mod calls;
 mod chart;
 mod contract;
+mod far;
 mod faults;
 mod features;
 mod floods;
@@ -41,6 +42,8 @@ enum Command {
     Upstream(upstream::Options),
     /// Load on one server; prints one line of JSON.
     Load(generator::Options),
+    /// Uploads over a long path.
+    Far(far::Options),
     /// Portunus beside its peers.
     Gate(gate::Options),
     /// Which system calls each proxy makes.
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Upstream(options) => upstream::run(&options),
         Command::Load(options) => generator::run(&options),
+        Command::Far(options) => far::run(&options),
         Command::Gate(options) => gate::run(&options),
         Command::Calls(options) => calls::run(&options),
         Command::Features(options) => features::run(&options),

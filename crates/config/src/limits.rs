@@ -54,6 +54,10 @@ settings! {
             "Memory for the bodies of one client connection that contracts are validating; then 503.";
         max_compression_memory_bytes as "max_compression_memory": usize = Shape::Size(0, 1024 * 1024 * MIB), "256MiB",
             "Memory for all responses that are being compressed; further ones are sent as they are. A response takes 0.5 to 5 MiB, by coding and level; a stream of events 0.5 MiB.";
+        max_receive_window: u32 = Shape::Size(MIB, 1024 * MIB), "16MiB",
+            "How far the flow-control window of an HTTP/2 or HTTP/3 client's connection may grow beyond 1 MiB, so that uploads over long paths are fast: it follows what the upstream takes within a round trip. That of a stream is a quarter. An HTTP/2 upstream may send a sixteenth ahead on each stream.";
+        max_receive_window_memory: usize = Shape::Size(0, 1024 * 1024 * MIB), "256MiB",
+            "Bytes by which all these windows together may grow; those of further connections stay as they are at first.";
         h2_max_streams: u32 = Shape::Int(1, 10_000), "128",
             "Concurrent HTTP/2 or HTTP/3 streams on one connection.";
         h2_control_frame_burst: u32 = Shape::Int(1, 1_000_000), "1000",

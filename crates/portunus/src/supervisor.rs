@@ -51,7 +51,7 @@ const SUPERVISION: Duration = Duration::from_millis(200);
 const DRAIN_POLL: Duration = Duration::from_millis(20);
 
 /// How long workers may take to begin to accept.
-const START_TIMEOUT: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// After an upgrade, how long idle connections may wait for one more request, whose response says that the connection closes; and no longer than half of
 /// `drain_timeout`.
@@ -371,6 +371,10 @@ fn begin<R: Role>(
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     });
+    if !role.is_serving() {
+        // Whoever waits for this process must not hear that it serves.
+        return Err(vec![format!("the workers do not serve after {} s", START_TIMEOUT.as_secs())]);
+    }
     let admin = admin.serve(&role, upgrades).map_err(|problem| vec![problem])?;
     // What a configuration that has changed listens on no more.
     sockets.discard();

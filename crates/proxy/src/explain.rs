@@ -79,6 +79,7 @@ impl Explainer {
             beats: Box::default(),
             validation_memory: reporter.validation_memory(),
             encoder_memory: AtomicUsize::new(0),
+            window_memory: Arc::default(),
             reporter,
         });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(LocalOptions::default());

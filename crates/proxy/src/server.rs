@@ -213,6 +213,7 @@ impl Server {
             workers_up: AtomicUsize::new(0),
             validation_memory: reporter.validation_memory(),
             encoder_memory: AtomicUsize::new(0),
+            window_memory: Arc::default(),
             reporter,
         });
         let generation = Arc::clone(&shared.generation);

@@ -15,6 +15,7 @@ use tokio::sync::futures::Notified;
 
 use crate::admission::Admission;
 use crate::generation::Generation;
+use crate::http2::windows::Growth;
 use crate::keyless::Clients;
 use crate::loop_guard::Hops;
 use crate::passport::{Own, Reported};
@@ -45,6 +46,8 @@ pub struct Shared {
     pub validation_memory: Arc<ValidationMemory>,
     /// Bytes that encoders of responses take.
     pub encoder_memory: AtomicUsize,
+    /// Bytes by which windows of HTTP/2 and HTTP/3 have grown.
+    pub window_memory: Arc<AtomicUsize>,
     /// Logs and metrics.
     pub reporter: Arc<Reporter>,
 }
@@ -125,6 +128,12 @@ impl Worker {
             *pinned = Rc::new(Arc::clone(newest));
         }
         Rc::clone(&pinned)
+    }
+
+    /// How far the windows of a connection may grow. `most_of_stream`: bytes of each stream's.
+    pub fn window_growth(&self, most_of_stream: u32) -> Growth {
+        let memory = self.pin().config.limits.max_receive_window_memory;
+        Growth { most_of_stream, memory, taken: Arc::clone(&self.shared.window_memory) }
     }
 
     /// Whether clients are told to go elsewhere for their next request. New connections are still served.

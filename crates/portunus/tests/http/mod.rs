@@ -39,3 +39,4 @@ mod upstreams;
 mod variables;
 mod versions;
 mod websockets;
+mod windows;

@@ -32,7 +32,7 @@ use crate::message::ledger::Ledger;
 use crate::message::rejection::Rejection;
 use crate::message::sides::{BodySink, MessageBody, ResponseSink, while_wanted};
 use crate::route::{self, Noted};
-use crate::upstream::h2::open;
+use crate::upstream::h2::{open, windows};
 use crate::upstream::{Awaited, Opening, SharedConnection, StreamSlot, Traffic, speaks_http2};
 
 /// Connections of one server that may turn out to be over, one behind the other, before that counts as a failure of the server.
@@ -139,8 +139,9 @@ pub(super) async fn begun(
     }
     let transport = Rc::new(transport);
     let opened = open(Rc::clone(&transport)).await;
-    let (sender, connection, noticed) =
+    let (sender, mut connection, noticed) =
         opened.map_err(|_| OnConnection::servers(Rejection::of(Reason::UpstreamHttp2Handshake)))?;
+    let mut windows = windows(&mut connection, attempt.context.worker);
     let heard = Rc::clone(&noticed);
     let shared = Rc::new(SharedConnection::new(sender, noticed, transport, attempt.group.config.pool_idle_timeout));
     // Whoever holds a handle keeps the connection open, so that this task must not.
@@ -149,6 +150,7 @@ pub(super) async fn begun(
         let (mut connection, mut opening) = (pin!(connection), Some(opening));
         // The library's end of the connection; it is over when all its streams are and nobody can open another.
         poll_fn(|context| {
+            windows.poll(&mut *connection, &heard.taken, 0, context);
             let ended = connection.as_mut().poll(context);
             // The server has said how many streams it takes (RFC 9113 §3.4).
             if heard.traffic().1 > 0 {

@@ -33,6 +33,7 @@ use crate::http2::floods::Floods;
 use crate::http2::frames::{Noticed, Sender};
 use crate::http2::io::H2Io;
 use crate::http2::outbox::Outbox;
+use crate::http2::windows::{Size, Windows};
 use crate::message::context::{Aborted, Context};
 use crate::message::h2::{H2Answer, H2Body, Sending, read_request};
 use crate::message::ledger::{Ledger, OpenRequest};
@@ -44,15 +45,12 @@ use crate::worker::Worker;
 /// What a client of HTTP/2 says first (RFC 9113 §3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Bytes a client may send on one stream ahead of us.
+/// Bytes a client may send on one stream ahead of us, at first.
 const STREAM_WINDOW: u32 = 256 * 1024;
 
-/// Bytes a client may send on one connection ahead of us, beside what open WebSockets take: a full window for each, which is all that one may have
-/// waiting, so that those whose servers do not read leave the other streams what they had.
+/// Bytes a client may send on one connection ahead of us, at first and beside what open WebSockets take: a full window for each, which is all that one may
+/// have waiting, so that those whose servers do not read leave the other streams what they had.
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
-
-/// The largest window there is (RFC 9113 §6.9.1).
-const MOST_WINDOW: u32 = 2_147_483_647;
 
 /// What small DATA frames that wait to be read may take beyond the window, in the library's units: 256 for each. Enough for a full window of messages
 /// of 16 bytes, which a gRPC client sends while its upstream is busy; beyond it the library ends the connection.
@@ -75,8 +73,7 @@ pub fn is_preface(first: &[u8]) -> Option<bool> {
 
 /// Serves streams until the connection ends. `input`: bytes of the client that were received already.
 pub async fn serve(transport: Rc<Transport>, input: Chunk, conn: Rc<Conn>, worker: Rc<Worker>) {
-    let (limits, announces_websocket) = terms(&conn, &worker);
-    let (mut deadline, mut is_late) = (Deadline::new(), false);
+    let ((limits, announces_websocket), mut deadline, mut is_late) = (terms(&conn, &worker), Deadline::new(), false);
     let sending = Sending { outbox: Rc::default(), transport };
     let (io, noticed) = H2Io::new(Rc::clone(&sending.transport), input, Sender::Client, Floods::of_client(&limits));
     let opening = builder(&limits, announces_websocket).handshake::<_, Bytes>(io.with_outbox(&sending.outbox));
@@ -85,6 +82,7 @@ pub async fn serve(transport: Rc<Transport>, input: Chunk, conn: Rc<Conn>, worke
         h1::record_silence(&conn, &worker, why_unopened(&noticed, is_late));
         return close(&sending, None).await;
     };
+    let mut windows = windows(&mut connection, &limits, &worker);
     let mut stage = pin!(worker.shutdown.notified());
     let (mut leaving, mut accepted) = (None, 0);
     let mut turns = Turns::default();
@@ -94,7 +92,7 @@ pub async fn serve(transport: Rc<Transport>, input: Chunk, conn: Rc<Conn>, worke
         let limit = if leaving.is_some() && is_idle { FAREWELL } else { limits.keep_alive_timeout };
         let next = poll_fn(|context| {
             let parts = (&*noticed, &*sending.outbox);
-            turns.poll(&noticed, || match poll_streams(&mut connection, parts, &streams, context) {
+            turns.poll(&noticed, || match poll_streams((&mut connection, &mut windows), parts, &streams, context) {
                 Poll::Pending if leaving.is_none() => {
                     poll_leave(&worker, stage.as_mut(), accepted > 0, context).map(Turn::Leave)
                 }
@@ -201,8 +199,6 @@ struct Streams {
     most_unasked: u32,
     /// Streams that have become tunnels.
     tunnels: Cell<u32>,
-    /// For how many of them the connection's window has room.
-    widened_for: Cell<u32>,
 }
 
 impl Streams {
@@ -211,16 +207,7 @@ impl Streams {
             running: Running::new(limits.h2_max_streams),
             most_unasked: limits.h2_max_streams.saturating_add(limits.h2_failed_request_burst),
             tunnels: Cell::new(0),
-            widened_for: Cell::new(0),
         }
-    }
-
-    /// The window that the connection is to have from now on; none if it has that already. A change is asked for with the next frame of the connection, soon
-    /// enough, since nothing can be used up before.
-    fn new_window(&self) -> Option<u32> {
-        let tunnels = self.tunnels.get();
-        let is_new = self.widened_for.replace(tunnels) != tunnels;
-        is_new.then(|| tunnels.saturating_mul(STREAM_WINDOW).saturating_add(CONNECTION_WINDOW).min(MOST_WINDOW))
     }
 }
 
@@ -242,7 +229,7 @@ impl Drop for OpenTunnel<'_> {
 
 /// The next stream once there is a place for it, unless the client has sent too much that brings nothing.
 fn poll_streams(
-    connection: &mut Connection<H2Io, Bytes>,
+    (connection, windows): (&mut Connection<H2Io, Bytes>, &mut Windows),
     (noticed, outbox): (&Noticed, &Outbox),
     streams: &Streams,
     context: &mut std::task::Context<'_>,
@@ -250,9 +237,10 @@ fn poll_streams(
     if noticed.floods.is_flooded() {
         return Poll::Ready(Turn::Flooded);
     }
-    if let Some(window) = streams.new_window() {
-        connection.set_target_window_size(window);
+    if streams.running.count() == 0 {
+        windows.rest();
     }
+    windows.poll(connection, &noticed.taken, streams.tunnels.get(), context);
     let accepted = if streams.running.is_full(context) {
         // Frames of the streams that have a place are moved all the same. The library keeps what is open or was cancelled, and rejects the rest.
         let closed = connection.poll_closed(context);
@@ -295,6 +283,13 @@ fn builder(limits: &Limits, announces_websocket: bool) -> h2::server::Builder {
         .max_local_error_reset_streams(None)
         .max_pending_accept_reset_streams(limits.h2_failed_request_burst as usize);
     builder
+}
+
+/// The windows of a connection just opened.
+fn windows(connection: &mut Connection<H2Io, Bytes>, limits: &Limits, worker: &Worker) -> Windows {
+    let first = Size { stream: STREAM_WINDOW, connection: CONNECTION_WINDOW };
+    let growth = worker.window_growth(limits.max_receive_window / (CONNECTION_WINDOW / STREAM_WINDOW));
+    Windows::new(first, growth, connection.ping_pong())
 }
 
 /// Says why and lets it be written, within bounds.

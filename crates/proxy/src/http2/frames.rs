@@ -11,6 +11,7 @@ use reason::Reason;
 
 use crate::http2::blocks::Blocks;
 use crate::http2::floods::{FRAME_HEAD, Floods, FrameHead};
+use crate::http2::windows::Taken;
 
 /// The connection preface of the client (RFC 9113 §3.4).
 const PREFACE: usize = 24;
@@ -47,6 +48,8 @@ pub enum Sender {
 pub struct Noticed {
     /// What the peer may still have us do for nothing.
     pub floods: Floods,
+    /// What was taken of what it has sent.
+    pub taken: Taken,
     /// Bytes that went out and came in.
     sent: Cell<u64>,
     heard: Cell<u64>,
@@ -70,7 +73,15 @@ impl Noticed {
     /// Nothing yet.
     pub fn new(floods: Floods) -> Noticed {
         let (sent, heard, last_stream) = (Cell::new(0), Cell::new(0), Cell::new(None));
-        Noticed { floods, sent, heard, last_stream, marks: RefCell::default(), paths: Cell::new(0) }
+        Noticed {
+            floods,
+            taken: Taken::default(),
+            sent,
+            heard,
+            last_stream,
+            marks: RefCell::default(),
+            paths: Cell::new(0),
+        }
     }
 
     /// Whether the peer has said that it takes no further streams.

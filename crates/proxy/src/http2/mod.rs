@@ -5,6 +5,7 @@
 
 pub mod io;
 pub mod outbox;
+pub mod windows;
 pub mod frames;
 pub mod blocks;
 pub mod floods;

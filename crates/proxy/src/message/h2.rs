@@ -25,6 +25,7 @@ use wire::http::{BodyFraming, Fields, HeadError, RequestHead, ResponseHead, Vers
 use crate::delivery::{StreamTaken, marker};
 use crate::http2::frames::Noticed;
 use crate::http2::outbox::Outbox;
+use crate::http2::windows::OfStream;
 use crate::message::body::BodyError;
 use crate::message::forwarding::interim_fields;
 use crate::message::on_stream::OnStream;
@@ -90,6 +91,8 @@ pub struct H2Body {
     noticed: Rc<Noticed>,
     /// Lent to the caller; its room in the window is given back with the next call.
     lent: Bytes,
+    /// What was given back, as far as it counts for the windows of the connection.
+    taken: OfStream,
     /// What is left of the declared length.
     rest: Option<u64>,
     /// What came last of the declared length, while the end of the stream has not: more may come, and then no message was whole.
@@ -109,7 +112,8 @@ impl H2Body {
         let done = stream.is_end_stream();
         let rest = if let BodyFraming::Length(length) = framing { Some(length) } else { None };
         let (lent, held) = (Bytes::new(), Bytes::new());
-        H2Body { stream, noticed, lent, rest, held, done, awaits_tunnel: false, trailers: None, is_request }
+        let taken = OfStream::default();
+        H2Body { stream, noticed, lent, taken, rest, held, done, awaits_tunnel: false, trailers: None, is_request }
     }
 
     /// The body of a request. What follows an extended CONNECT is none: it is for the tunnel that may begin.
@@ -159,7 +163,10 @@ impl MessageBody for H2Body {
 
     async fn next(&mut self) -> Result<Option<&[u8]>, BodyError> {
         let used = std::mem::take(&mut self.lent).len();
-        let _ = self.stream.flow_control().release_capacity(used);
+        if used > 0 {
+            self.noticed.taken.count(&mut self.taken, used);
+            let _ = self.stream.flow_control().release_capacity(used);
+        }
         while !self.done {
             match self.stream.data().await {
                 Some(Ok(piece)) if piece.is_empty() => {}
