@@ -19,7 +19,7 @@ mod criterion;
 mod items;
 mod known;
 mod sections;
-mod syntax;
+pub(crate) mod syntax;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -46,7 +46,7 @@ use written::Written;
 
 /// What `--help` prints.
 const USAGE: &str = "\
-Usage: portunus import haproxy [--keys FOLDER] [--files FOLDER] [--files-from FOLDER] FILE...
+Usage: portunus import haproxy [--keys FOLDER] [--files FOLDER] [--files-from FOLDER] [--prove [--requests NUMBER]] FILE...
 
 Prints the native configuration for FILE (haproxy.cfg; `-` is standard input; several are read one after the other, as HAProxy reads them). Variables of the
 environment that it names must be set.
@@ -54,8 +54,12 @@ environment that it names must be set.
   --files-from FOLDER  look for FILE and what it names in FOLDER, which holds a copy of the other machine's files (/etc/x is FOLDER/etc/x)
   --keys FOLDER   make FOLDER with links to the certificates that FILE names, and serve it
   --files FOLDER  write into FOLDER what is a file natively and is not there: users with hashes of their passwords, pages for errors
+  --prove         run the installed HAProxy and Portunus side by side on loopback, send both requests that FILE has an opinion on, and print what differs, the worst
+                  first
+  --requests NUMBER  how many requests --prove sends (2000)
 
-Exit status: 0 if everything was carried, 1 if something was left out (each such thing is a comment with file, line and reason), 2 if nothing was written.
+Exit status: 0 if everything was carried, 1 if something was left out (each such thing is a comment with file, line and reason), 2 if nothing was written. With --prove
+also 1 if something differs, 2 if nothing could be compared, and 3 if the import lets through what the original rejects.
 ";
 
 /// The buffer of HAProxy, bytes, which a request's header must fit in.

@@ -7,6 +7,7 @@ mod go_flags;
 pub mod gokeyless;
 pub mod api_firewall;
 mod go_duration;
+pub mod proof;
 pub mod haproxy;
 pub mod ingress;
 pub mod hitch;

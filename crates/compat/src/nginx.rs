@@ -20,7 +20,7 @@ mod shipped;
 mod sign_in;
 mod site;
 mod stream;
-mod syntax;
+pub(crate) mod syntax;
 mod tls;
 mod upstream_urls;
 pub(crate) mod values;
@@ -48,15 +48,19 @@ use syntax::Directive;
 
 /// What `--help` prints.
 const USAGE: &str = "\
-Usage: portunus import nginx [--keys FOLDER] [--files-from FOLDER] FILE...
+Usage: portunus import nginx [--keys FOLDER] [--files-from FOLDER] [--prove [--requests NUMBER]] FILE...
 
 Prints the native configuration for FILE (nginx.conf, a site of sites-enabled, or what `nginx -T` prints; `-` is standard input) and what it includes. Of several
 files one may be a whole configuration; the others stand in its `http`.
 
   --files-from FOLDER  look for FILE and what it names in FOLDER, which holds a copy of the other machine's files (/etc/x is FOLDER/etc/x)
   --keys FOLDER   make FOLDER with links to the certificates and keys that FILE names, and serve it
+  --prove         run the installed nginx and Portunus side by side on loopback, send both requests that FILE has an opinion on, and print what differs, the worst
+                  first
+  --requests NUMBER  how many requests --prove sends (2000)
 
-Exit status: 0 if everything was carried, 1 if something was left out (each such thing is a comment with file, line and reason), 2 if nothing was written.
+Exit status: 0 if everything was carried, 1 if something was left out (each such thing is a comment with file, line and reason), 2 if nothing was written. With --prove
+also 1 if something differs, 2 if nothing could be compared, and 3 if the import lets through what the original rejects.
 ";
 
 /// How large a header may be, there.
@@ -140,6 +144,22 @@ fn trees(
         }
     }
     Ok((whole, pieces))
+}
+
+/// The directives in the `http` of what a command names, and those beside it.
+///
+/// # Errors
+/// What is wrong with the files, with its place.
+pub(crate) fn read(given: Given) -> Result<(Vec<Directive>, Vec<Directive>), String> {
+    let Given { path, text, more, mut files, .. } = given;
+    let texts = std::iter::once((path, text)).chain(more);
+    let paths: Vec<PathBuf> = texts.map(|(path, text)| begun(&mut files, path, text)).collect();
+    let root = access::root_of(paths.first().map_or(Path::new(""), PathBuf::as_path));
+    let read = trees(&mut files, (&paths, &root), &Report::default());
+    let (tree, pieces) = read.map_err(|problem| problem.to_string())?;
+    let (http, beside): (Vec<_>, Vec<_>) = tree.into_iter().partition(|directive| directive.name == "http");
+    let inner = http.into_iter().flat_map(|directive| directive.block.unwrap_or_default());
+    Ok((inner.chain(pieces).collect(), beside))
 }
 
 /// The whole of it.

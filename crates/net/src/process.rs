@@ -103,6 +103,14 @@ fn ignore_signals() {
     }
 }
 
+/// Has the kernel kill a child, which is not started yet, when the thread that starts it ends, however that is.
+pub fn end_with_this_thread(command: &mut std::process::Command) {
+    use std::os::unix::process::CommandExt as _;
+    let ask = || Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?);
+    // SAFETY: between fork and exec this makes one system call, and allocates nothing.
+    _ = unsafe { command.pre_exec(ask) };
+}
+
 /// Sends SIGHUP to a child that has not been waited for: until then nobody else has its number, also when it has ended.
 ///
 /// # Errors

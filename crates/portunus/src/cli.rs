@@ -7,7 +7,8 @@ use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
-use compat::{api_firewall, go_mmproxy, gokeyless, haproxy, hitch, ingress, mmproxy, nginx, sillyproxy, stunnel};
+use compat::proof::Original;
+use compat::{api_firewall, go_mmproxy, gokeyless, hitch, ingress, mmproxy, sillyproxy, stunnel};
 
 use crate::command;
 
@@ -100,7 +101,7 @@ pub enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
-    /// Print the native configuration that another program's arguments or files mean
+    /// Print the native configuration that another program's arguments or files mean; of nginx and HAProxy, `--prove` compares the two
     #[command(disable_help_flag = true)]
     Import {
         /// The program
@@ -313,8 +314,8 @@ fn run_as(program: Foreign, arguments: Vec<OsString>) -> ExitCode {
 /// Prints a native configuration.
 fn import(program: Imported, arguments: &[OsString]) -> ExitCode {
     match program {
-        Imported::Nginx => command::front::finish(nginx::import(arguments)),
-        Imported::Haproxy => command::front::finish(haproxy::import(arguments)),
+        Imported::Nginx => command::prove::import(Original::Nginx, arguments),
+        Imported::Haproxy => command::prove::import(Original::Haproxy, arguments),
         Imported::Ingress => command::front::finish(ingress::import(arguments)),
         Imported::Hitch => command::front::finish(hitch::import(arguments)),
         Imported::Stunnel => command::front::finish(stunnel::import(arguments)),

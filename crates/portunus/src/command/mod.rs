@@ -13,6 +13,7 @@ pub mod front;
 pub mod key_server;
 pub mod keystore;
 pub mod operate;
+pub mod prove;
 pub mod quickstart;
 pub mod reload;
 pub mod routing;

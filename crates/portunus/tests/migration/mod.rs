@@ -22,5 +22,6 @@ mod nginx_rates;
 mod nginx_stream;
 mod nginx_urls;
 mod packages;
+mod prove;
 mod published;
 mod terminators;
