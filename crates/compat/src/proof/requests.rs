@@ -393,6 +393,8 @@ impl Making<'_> {
             out.extend(users.iter().map(|(name, password)| {
                 base().with("Authorization", &format!("Basic {}", base64(format!("{name}:{password}").as_bytes())))
             }));
+            // Names that some programs reject, drop or take for others.
+            out.extend(["X.Y", "X_Y"].map(|name| base().with(name, "1")));
             out.extend(names.iter().map(|name| base().with(name, "127.0.0.9")));
             out
         })

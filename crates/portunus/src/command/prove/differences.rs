@@ -161,25 +161,31 @@ pub(super) fn difference(
         }
     }
     match (theirs.is_rejected(), ours.is_rejected()) {
-        (true, true) if theirs.status == ours.status => return None,
-        (true, true) => return alike(Class::Status),
-        (true, false) if theirs.is_unreached() => return None,
+        (true, true) if theirs.status == ours.status => None,
+        (true, true) => alike(Class::Status),
+        (true, false) if theirs.is_unreached() => None,
         (true, false) if theirs.status == 400 && request.method.contains(|c: char| c.is_ascii_lowercase()) => {
             let what = format!("methods in lower case, which {name} rejects with 400, are treated as any other");
-            return Some((Class::Always, what, String::new()));
+            Some((Class::Always, what, String::new()))
         }
-        (true, false) if ours.seen.is_none() && (300..400).contains(&ours.status) => return alike(Class::Response),
-        (true, false) => return alike(Class::Opens),
+        (true, false) if ours.seen.is_none() && (300..400).contains(&ours.status) => alike(Class::Response),
+        (true, false) => alike(Class::Opens),
         (false, true) => {
             let what = match ours.status {
                 400 => "paths with dot segments or escaped separators, empty hosts and the like are rejected with 400",
                 405 if request.method == "TRACE" => "TRACE is rejected with 405",
                 _ => return alike(Class::Closes),
             };
-            return Some((Class::Always, what.to_owned(), String::new()));
+            Some((Class::Always, what.to_owned(), String::new()))
         }
-        (false, false) => {}
+        (false, false) => passed(name, (request, set), theirs, ours),
     }
+}
+
+/// Compares what neither rejects.
+fn passed(name: &str, (request, set): (&Request, &[String]), theirs: &Outcome, ours: &Outcome) -> Option<Difference> {
+    let both = || format!("{name} {}, the import {}", theirs.shown(), ours.shown());
+    let alike = |class: Class| Some((class, both(), String::new()));
     let (there, here) = match (&theirs.seen, &ours.seen) {
         (None, None) if theirs.status == ours.status && theirs.location == ours.location => return None,
         (None, None) if theirs.status == ours.status && is_same_place(&theirs.location, &ours.location) => {

@@ -64,7 +64,7 @@ struct Server {
 }
 
 impl Server {
-    #[expect(clippy::disallowed_methods, reason = "threads of their own, in a command that serves nobody")]
+    /// Serves each connection on a thread of its own.
     fn accept(self, listener: TcpListener) {
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
@@ -90,8 +90,14 @@ impl Server {
             let status = if is_denied(&seen.fields) { "401 Unauthorized" } else { "200 OK" };
             let body = if seen.method == "HEAD" { "" } else { "ok" };
             let response = format!("HTTP/1.1 {status}\r\n{MARK}: {}\r\nContent-Length: 2\r\n\r\n{body}", seen.id);
+            // Whoever forwards bytes waits for the end of the connection.
+            let is_last =
+                seen.fields.iter().any(|(name, value)| name == "connection" && value.eq_ignore_ascii_case("close"));
             self.seen.lock().unwrap_or_else(PoisonError::into_inner).push(seen);
             stream.write_all(response.as_bytes()).ok()?;
+            if is_last {
+                return None;
+            }
         }
     }
 }
