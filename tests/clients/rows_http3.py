@@ -347,19 +347,21 @@ chromium_row("upload", 100)
 
 @row(ways=("portunus",), needs=("go", "http3", "chromium"), seconds=6)
 def http3_demo(_):
-    """What `portunus demo` prints for HTTP/3: the line for Chromium as it is, that for curl by curl's library, which Debian's curl is without."""
-    ports = {name: free_port() for name in ("https", "http", "admin")}
+    """What `more.txt` of `portunus demo` has for HTTP/3: the line for Chromium as it is, that for curl by curl's library, which Debian's curl is without."""
+    ports = {name: free_port() for name in ("https", "http", "tunnel", "keyless", "admin", "key-server")}
     place = folder("demo")
     with App(lambda request: (200, {"Content-Type": "text/plain"}, str(request.headers).encode())) as web:
         options = [word for name, port in ports.items() for word in (f"--{name}-port", port)]
-        said = run(Settings.portunus, "demo", "--dir", f"{place}/demo", "--prepare-only", "--upstream", f"127.0.0.1:{web.port}", *options)
-        lines = {program: next(line for line in said.splitlines() if line.startswith(program) and wanted in line)
+        run(Settings.portunus, "demo", "--dir", f"{place}/demo", "--prepare-only", "--upstream", f"127.0.0.1:{web.port}", *options)
+        with open(f"{place}/demo/more.txt") as file:
+            more = file.read()
+        lines = {program: next(line for line in more.splitlines() if line.startswith(program) and wanted in line)
                  for program, wanted in (("curl", "--http3"), ("chromium", "--origin-to-force-quic-on"))}
         with Process(Settings.portunus, "run", f"{place}/demo/portunus.yaml", env={"PORTUNUS_CONTROL": "none"}) as proxy:
             proxy.wait_for('"listening","listener":"https"')
-            page = run("sh", "-c", f"{lines['chromium']} --headless --no-sandbox --disable-gpu --no-proxy-server --dump-dom", seconds=60)
+            page = run("sh", "-c", f"cd {place}/demo && {lines['chromium']} --headless --no-sandbox --disable-gpu --no-proxy-server --dump-dom", seconds=60)
             words = shlex.split(lines["curl"])
-            by_curl = run(tool("http3/bin/python"), "-u", f"{HERE}/http3_curl.py", words[-1], words[words.index("--cacert") + 1], words[words.index("--resolve") + 1], seconds=60)
+            by_curl = run(tool("http3/bin/python"), "-u", f"{HERE}/http3_curl.py", words[-1], f"{place}/demo/" + words[words.index("--cacert") + 1], words[words.index("--resolve") + 1], seconds=60)
             for text in (page, by_curl):
                 # Of fields of the request, as the application saw it.
                 if "Via: 3 " not in text:

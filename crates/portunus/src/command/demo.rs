@@ -1,66 +1,105 @@
-//! What a demonstration needs: a development CA, certificates for two names and a wildcard, a configuration, and commands to try.
+//! What a demonstration needs: the gate with a dashboard, HTTP/3, an API under its contract, a rate limit, tunnels and a key server, and commands to try.
 //!
-//! Prepares files, says what to type, and runs the gate with a small upstream. Everything lies in one folder of its own, which is made anew
-//! each time.
+//! ```text
+//! portunus demo: writes files, small servers ── warden ─┬─ portunus run demo/portunus.yaml
+//!                                                       └─ portunus key-server run demo/key-server/key-server.yaml
+//! ```
+//!
+//! Both run as anywhere else, with configurations to look at and to change, sandboxes and admin sockets. They end with the demo, whatever ends that.
 
 mod example_files;
+mod files;
+mod guide;
+mod servers;
+mod warden;
 
 use std::fs;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::unix::fs::DirBuilderExt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
-use std::sync::Arc;
-use std::time::Duration;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
-use keystore::dev_ca::{DevCa, Purpose};
+use tokio::signal::unix::{SignalKind, signal};
 
-use tls::KeyType;
-
-use super::quickstart::write_new;
-use super::run::read;
-use crate::edge;
-use crate::supervisor::Origin;
-
-const WEBSITE: &str = "www.portunus.test";
-const API: &str = "api.portunus.test";
-const APPS: &str = "*.apps.portunus.test";
-/// One of the names that the wildcard stands for.
-const APP: &str = "blog.apps.portunus.test";
-
-const CA_FILE: &str = "ca.pem";
-const CONFIG_FILE: &str = "portunus.yaml";
-const KEYS_FOLDER: &str = "keys";
+use super::server::{Reach, Server};
+use files::{CONFIG_FILE, GATE_LOG, GATE_SOCKET, KEY_SERVER_FILE, KEY_SERVER_LOG, KEY_SERVER_SOCKET};
+use servers::Servers;
+use warden::{Planned, Warden};
 
 /// Where the demonstration lives.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Options {
-    /// Folder for CA, keys and configuration; made anew
+    /// Folder for configurations, keys and logs; made anew
     #[arg(long, default_value = "demo")]
     pub dir: PathBuf,
     /// Address to listen on
     #[arg(long, default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     pub bind: IpAddr,
-    /// Port for HTTPS
+    /// Port for HTTPS and HTTP/3
     #[arg(long, default_value_t = 8443)]
     pub https_port: u16,
     /// Port for plain HTTP, which redirects
     #[arg(long, default_value_t = 8080)]
     pub http_port: u16,
+    /// Port of the tunnels, TCP and UDP
+    #[arg(long, default_value_t = 8444)]
+    pub tunnel_port: u16,
+    /// Port for the name whose key is on the key server
+    #[arg(long, default_value_t = 8445)]
+    pub keyless_port: u16,
     /// Port of the admin listener, on the loopback address
     #[arg(long, default_value_t = 9901)]
     pub admin_port: u16,
-    /// Upstream to forward to
-    #[arg(long, default_value = "127.0.0.1:8000")]
-    pub upstream: String,
+    /// Port of the key server, on the loopback address
+    #[arg(long, default_value_t = 2407)]
+    pub key_server_port: u16,
+    /// Upstream of the website [default: a small server of the demo's own]
+    #[arg(long)]
+    pub upstream: Option<String>,
 }
 
-/// How often the counters are shown anew.
-const REFRESH: Duration = Duration::from_secs(2);
+impl Options {
+    fn key_server(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.key_server_port).into()
+    }
 
-/// The program that brings the small upstream, beside this one.
-const UPSTREAM_PROGRAM: &str = "bench";
+    /// Takes each address for a moment, and all of them together.
+    ///
+    /// # Errors
+    /// One is not free; says which option changes it.
+    fn try_ports(&self) -> io::Result<()> {
+        let at = |port| SocketAddr::new(self.bind, port);
+        let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let tcp = [
+            ("--https-port", at(self.https_port)),
+            ("--http-port", at(self.http_port)),
+            ("--tunnel-port", at(self.tunnel_port)),
+            ("--keyless-port", at(self.keyless_port)),
+            ("--admin-port", local(self.admin_port)),
+            ("--key-server-port", local(self.key_server_port)),
+        ];
+        let failed = |option: &str, kind: &str, address: SocketAddr, error: io::Error| {
+            let text = format!("{kind} {address}: {error}; choose another port with {option}");
+            io::Error::new(error.kind(), text)
+        };
+        let bound = tcp
+            .map(|(option, address)| TcpListener::bind(address).map_err(|error| failed(option, "TCP", address, error)));
+        let datagrams = [tcp[0], tcp[2]]
+            .map(|(option, address)| UdpSocket::bind(address).map_err(|error| failed(option, "UDP", address, error)));
+        let problem = bound.into_iter().find_map(Result::err).or(datagrams.into_iter().find_map(Result::err));
+        problem.map_or(Ok(()), Err)
+    }
+}
+
+/// How long everything may take until it serves.
+const START_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// How often is asked whether it serves.
+const POLL: Duration = Duration::from_millis(20);
+
+/// Most lines of the logs that are shown where the start fails.
+const SHOWN_LINES: usize = 10;
 
 /// `portunus demo`.
 #[derive(Debug, Clone, clap::Args)]
@@ -84,295 +123,98 @@ impl DemoCommand {
 
 /// Prepares the demonstration and, unless configured otherwise, runs it until Ctrl-C.
 pub fn run(command: DemoCommand) -> ExitCode {
-    if let Some(folder) = &command.example_files {
-        return match example_files::write(folder) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                complain!("error: {error}");
-                ExitCode::FAILURE
-            }
-        };
-    }
-    let prepared = match prepare(&command.options) {
-        Ok(prepared) => prepared,
-        Err(error) => {
-            complain!("error: cannot prepare the demo: {error}");
-            return ExitCode::FAILURE;
-        }
+    let done = match &command.example_files {
+        Some(folder) => example_files::write(folder),
+        None => demonstrate(&command),
     };
-    for (what, line) in &prepared.commands {
-        say!("# {what}\n{line}\n");
-    }
-    if command.prepare_only {
-        return ExitCode::SUCCESS;
-    }
-    let upstream = match start_upstream(&command.options.upstream) {
-        Ok(upstream) => upstream,
-        Err(error) => {
-            complain!("error: cannot start the upstream: {error}; start one on {} yourself", command.options.upstream);
-            return ExitCode::FAILURE;
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            complain!("error: {problem}");
+            ExitCode::FAILURE
         }
-    };
-    say!("Paste one of these into another terminal. Ctrl-C ends the demo.\n");
-    let status = serve_prepared(&prepared.config);
-    drop(upstream);
-    status
+    }
 }
 
-fn serve_prepared(file: &Path) -> ExitCode {
-    let (config, source) = match read(file) {
-        Ok(read) => read,
-        Err(problems) => {
-            complain!("{problems}");
-            return ExitCode::FAILURE;
-        }
-    };
-    // It ends the upstream that it has started.
-    let origin = Origin { is_unconfined: true, ..Origin::default() };
-    edge::run(config, source, origin, |edge, _| {
-        let reporter = Arc::clone(edge.reporter());
-        // Ends with the process.
-        #[expect(clippy::disallowed_methods, reason = "a thread of its own")]
-        std::thread::spawn(move || {
-            let mut shown = String::new();
-            loop {
-                std::thread::sleep(REFRESH);
-                let summary = reporter.summary();
-                if summary != shown {
-                    say!("{summary}");
-                    shown = summary;
-                }
-            }
-        })
+fn demonstrate(command: &DemoCommand) -> Result<(), String> {
+    let options = &command.options;
+    let folder = &options.dir;
+    let failed = |error: io::Error| format!("cannot prepare the demo: {error}");
+    if !command.prepare_only {
+        options.try_ports().map_err(failed)?;
+    }
+    let servers = Servers::bind().map_err(failed)?;
+    let token = servers.addresses().and_then(|addresses| files::write(options, &addresses)).map_err(failed)?;
+    let place = folder.canonicalize().map_err(failed)?;
+    let text = guide::text(options, &place, &token);
+    if command.prepare_only {
+        say!("{text}");
+        return Ok(());
+    }
+    // Before there is a thread.
+    let planned = [
+        Planned {
+            arguments: vec!["key-server", "run", KEY_SERVER_FILE, "--control", KEY_SERVER_SOCKET],
+            log: folder.join(KEY_SERVER_LOG),
+        },
+        Planned { arguments: vec!["run", CONFIG_FILE, "--control", GATE_SOCKET], log: folder.join(GATE_LOG) },
+    ];
+    let warden = Warden::begin(folder, &planned).map_err(failed)?;
+    servers.serve();
+    serve(warden, folder, &text).map_err(|problem| format!("the demo has ended: {problem}{}", last_words(folder)))
+}
+
+/// Waits until the servers serve, says so, and waits for the end.
+fn serve(warden: Warden, folder: &Path, text: &str) -> Result<(), String> {
+    let failed = |error: io::Error| error.to_string();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    runtime.block_on(async {
+        let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+        let [mut interrupt, mut terminate, mut hangup] = match kinds.map(signal) {
+            [Ok(interrupt), Ok(terminate), Ok(hangup)] => [interrupt, terminate, hangup],
+            _ => return Err("signals cannot be caught".to_owned()),
+        };
+        let watched = warden.clone();
+        let (sender, mut ended) = tokio::sync::oneshot::channel();
+        std::thread::spawn(move || sender.send(watched.wait()));
+        let shown = async {
+            until_ready(folder).await?;
+            warden.ready();
+            say!("{text}");
+            std::future::pending::<Result<(), String>>().await
+        };
+        let outcome = tokio::select! {
+            problem = &mut ended => return problem.ok().flatten().map_or(Ok(()), Err),
+            outcome = shown => outcome,
+            _ = interrupt.recv() => Ok(()),
+            _ = terminate.recv() => Ok(()),
+            _ = hangup.recv() => Ok(()),
+        };
+        warden.end();
+        let _ = ended.await;
+        outcome
     })
 }
 
-/// The running upstream; ends with its guard.
-#[derive(Debug)]
-struct Upstream(Child);
-
-impl Drop for Upstream {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn start_upstream(address: &str) -> io::Result<Upstream> {
-    let program = std::env::current_exe()?.with_file_name(UPSTREAM_PROGRAM);
-    if !program.exists() {
-        return Err(io::Error::new(
-            io::ErrorKind::NotFound,
-            format!("{} is not there; use `./x demo`", program.display()),
-        ));
-    }
-    let child = Command::new(program).args(["upstream", "--listen", address]).stdout(Stdio::null()).spawn()?;
-    Ok(Upstream(child))
-}
-
-/// What was prepared.
-#[derive(Debug, Clone)]
-pub struct Prepared {
-    /// The configuration to run.
-    pub config: PathBuf,
-    /// The CA certificate for clients to trust.
-    pub ca: PathBuf,
-    /// What to try: a line that says what it shows, and the command.
-    pub commands: Vec<(&'static str, String)>,
-}
-
-/// Writes CA, keys and configuration into the folder.
-///
-/// # Errors
-/// The folder holds something that no demonstration made, or cannot be written.
-pub fn prepare(options: &Options) -> io::Result<Prepared> {
-    let folder = &options.dir;
-    clear(folder)?;
-    let keys = folder.join(KEYS_FOLDER);
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(&keys)?;
-    let authority = DevCa::only_for("Portunus demo CA", &[WEBSITE, API, APPS]).map_err(io::Error::other)?;
-    let ca = folder.join(CA_FILE);
-    fs::write(&ca, authority.certificate_pem())?;
-    for (file, name) in [("www", WEBSITE), ("api", API), ("apps", APPS)] {
-        for (suffix, key_type) in [("ecdsa", KeyType::Ecdsa), ("rsa", KeyType::Rsa)] {
-            let pair = authority.issue(&[name], key_type, Purpose::Server).map_err(io::Error::other)?;
-            write_new(&keys.join(format!("{file}-{suffix}.pem")), 0o600, &pair.in_one_file())?;
-        }
-    }
-    let config = folder.join(CONFIG_FILE);
-    fs::write(&config, configuration(options))?;
-    Ok(Prepared { config, commands: commands(options, &ca), ca })
-}
-
-/// Removes an earlier demonstration; anything else in the folder is left alone and rejected.
-fn clear(folder: &Path) -> io::Result<()> {
-    let entries = match fs::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error),
-    };
-    for entry in entries {
-        let name = entry?.file_name();
-        if ![CA_FILE, CONFIG_FILE, KEYS_FOLDER].iter().any(|ours| name == *ours) {
-            let text = format!(
-                "{} holds {}, which no demo made; name another folder with --dir, or remove it",
-                folder.display(),
-                name.display()
-            );
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
-        }
-    }
-    let keys = folder.join(KEYS_FOLDER);
-    if keys.exists() { fs::remove_dir_all(keys) } else { Ok(()) }
-}
-
-fn configuration(options: &Options) -> String {
-    let https = SocketAddr::new(options.bind, options.https_port);
-    let http = SocketAddr::new(options.bind, options.http_port);
-    let (https_port, admin_port, upstream) = (options.https_port, options.admin_port, &options.upstream);
-    format!(
-        "\
-# Made by `portunus demo`, and made anew each time. Try: portunus check portunus.yaml
-
-listeners:
-  - name: https
-    bind: \"{https}\"
-    tls: {{ keystore: demo }}
-    http3: true
-  - name: http
-    bind: \"{http}\"
-    redirect_to_https: {{ port: {https_port} }}
-
-# An ECDSA and an RSA certificate for each of two names and a wildcard.
-keystores:
-  demo: {{ folder: {KEYS_FOLDER}, default: {WEBSITE} }}
-
-upstreams:
-  demo:
-    servers: [\"{upstream}\"]
-
-routes:
-  - name: website
-    hosts: {WEBSITE}
-    upstream: demo
-    hsts: true
-  - name: moved
-    hosts: {WEBSITE}
-    path: /old/{{*rest}}
-    redirect: {{ to: \"/{{rest}}\", status: \"301\" }}
-  - name: api
-    hosts: {API}
-    path: /v1/{{*rest}}
-    rewrite: /{{rest}}
-    upstream: demo
-    response_headers: {{ set: {{ X-Api: v1 }} }}
-  - name: apps
-    hosts: \"{APPS}\"
-    upstream: demo
-
-admin:
-  bind: \"127.0.0.1:{admin_port}\"
-
-log:
-  access: {{ format: text }}
-"
-    )
-}
-
-fn commands(options: &Options, ca: &Path) -> Vec<(&'static str, String)> {
-    let address = if options.bind.is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { options.bind };
-    let shown = if address.is_ipv6() { format!("[{address}]") } else { address.to_string() };
-    let (https, http) = (options.https_port, options.http_port);
-    let call = |scheme: &str, port: u16, host: &str, extra: &str, path: &str| {
-        let ca = if scheme == "https" { format!(" --cacert {}", ca.display()) } else { String::new() };
-        format!("curl{ca} --resolve {host}:{port}:{shown}{extra} {scheme}://{host}:{port}{path}")
-    };
-    let old_client = " --verbose --tls-max 1.2 --ciphers ECDHE-RSA-AES128-GCM-SHA256";
-    let http3 = " --http3-only --include";
-    vec![
-        ("what the upstream sees", call("https", https, WEBSITE, "", "/headers")),
-        ("another name, another certificate, a rewritten path", call("https", https, API, " --include", "/v1/small")),
-        ("a name of the wildcard", call("https", https, APP, "", "/small")),
-        ("an old client gets the RSA certificate", call("https", https, WEBSITE, old_client, "/small")),
-        ("one megabyte down", call("https", https, WEBSITE, " --output /dev/null", "/bytes/1000000")),
-        ("a redirect of the route", call("https", https, WEBSITE, " --include", "/old/small")),
-        ("a path that no route knows", call("https", https, API, " --include", "/v2/")),
-        ("plain HTTP is redirected", call("http", http, WEBSITE, " --include", "/small")),
-        ("HTTP/3, by a curl whose --version lists HTTP3", call("https", https, WEBSITE, http3, "/headers")),
-        ("HTTP/3 by a browser", chromium(options, &shown)),
-        ("metrics", format!("curl http://127.0.0.1:{}/metrics", options.admin_port)),
-    ]
-}
-
-/// Chromium, which speaks QUIC with servers of public CAs alone unless it is told otherwise, and is to know the certificate by its key.
-fn chromium(options: &Options, shown: &str) -> String {
-    let Options { dir, https_port: port, .. } = options;
-    let certificate = dir.join(KEYS_FOLDER).join("www-ecdsa.pem");
-    let key = format!(
-        "$(openssl x509 -in {} -noout -pubkey | openssl pkey -pubin -outform der | openssl dgst -sha256 -binary | base64)",
-        certificate.display()
-    );
-    format!(
-        "chromium --user-data-dir=\"$(mktemp -d)\" --origin-to-force-quic-on={WEBSITE}:{port} \
-         --host-resolver-rules=\"MAP *.portunus.test {shown}\" --ignore-certificate-errors-spki-list=\"{key}\" \
-         https://{WEBSITE}:{port}/headers"
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-    use super::*;
-    use std::os::unix::fs::PermissionsExt as _;
-
-    fn options(dir: &Path) -> Options {
-        Options {
-            dir: dir.to_owned(),
-            bind: "::1".parse().unwrap(),
-            https_port: 18443,
-            http_port: 18080,
-            admin_port: 19901,
-            upstream: "unix:/run/app.sock".to_owned(),
-        }
-    }
-
-    #[test]
-    fn what_is_prepared_is_a_valid_configuration_with_loadable_keys() {
-        let folder = tempfile::tempdir().unwrap();
-        let options = options(&folder.path().join("demo"));
-        for _ in 0..2 {
-            let prepared = prepare(&options).expect("it can be made, and made again");
-            let config = config::load(&prepared.config).unwrap_or_else(|problems| panic!("{problems}"));
-            assert_eq!((config.listeners.len(), config.routes.len()), (2, 4));
-            let store = keystore::Store::load(&config.keystores["demo"].location, None, None).unwrap();
-            assert_eq!(store.entries.len(), 6);
-            assert!(store.warnings.is_empty(), "{:?}", store.warnings);
-            for name in [WEBSITE, API, APPS] {
-                let of_name = store.entries.iter().filter(|entry| entry.names.iter().any(|other| other == name));
-                assert_eq!(of_name.count(), 2, "{name} has both key types");
+/// Waits until both servers say on their admin sockets, which nobody else has, that they serve.
+async fn until_ready(folder: &Path) -> Result<(), String> {
+    let begun = Instant::now();
+    for socket in [KEY_SERVER_SOCKET, GATE_SOCKET] {
+        let server = Server::of(Some(&folder.join(socket)), &Reach::default())?;
+        while !matches!(server.exchange("GET", "/readyz", None), Ok((200, _))) {
+            if begun.elapsed() > START_TIMEOUT {
+                return Err(format!("the server of {socket} is not ready after {} s", START_TIMEOUT.as_secs()));
             }
-            let (_, first) = &prepared.commands[0];
-            assert!(
-                first.contains("--resolve www.portunus.test:18443:[::1] https://www.portunus.test:18443/"),
-                "{first}"
-            );
-            assert!(config.listeners[0].options.http3.is_served);
-            let over_http3 =
-                |part| prepared.commands.iter().any(|(what, line)| what.contains("HTTP/3") && line.contains(part));
-            assert!(over_http3("curl --cacert") && over_http3("--origin-to-force-quic-on=www.portunus.test:18443 "));
-        }
-        for entry in fs::read_dir(options.dir.join(KEYS_FOLDER)).unwrap() {
-            assert_eq!(entry.unwrap().metadata().unwrap().permissions().mode() & 0o777, 0o600);
+            tokio::time::sleep(POLL).await;
         }
     }
+    Ok(())
+}
 
-    #[test]
-    fn a_folder_with_other_things_is_left_alone() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("thesis.txt"), "years").unwrap();
-        let error = prepare(&options(folder.path())).unwrap_err();
-        assert!(error.to_string().contains("thesis.txt") && error.to_string().contains("--dir"), "{error}");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-    }
+/// What the logs say of errors.
+fn last_words(folder: &Path) -> String {
+    let logs = [KEY_SERVER_LOG, GATE_LOG].map(|log| fs::read_to_string(folder.join(log)).unwrap_or_default());
+    let lines = logs.iter().flat_map(|log| log.lines());
+    let errors = lines.filter(|line| line.starts_with("error") || line.contains("\"level\":\"ERROR\""));
+    errors.take(SHOWN_LINES).map(|line| format!("\n  {line}")).collect()
 }

@@ -78,7 +78,7 @@ fn prepare(folder: &Path, address: SocketAddr) -> io::Result<()> {
 }
 
 /// Whoever else can write to the folder could have it serve other files, or other things than its user wants.
-fn reject_shared(folder: &Path) -> io::Result<()> {
+pub(super) fn reject_shared(folder: &Path) -> io::Result<()> {
     let found = fs::metadata(folder)?;
     let is_ours = found.uid() == net::process::effective_user() && found.mode() & 0o022 == 0;
     if is_ours { Ok(()) } else { Err(io::Error::other("others can write to that folder")) }
@@ -92,7 +92,7 @@ pub(super) fn write_new(path: &Path, mode: u32, content: &str) -> io::Result<()>
 }
 
 /// What the configuration needs on a kernel that the default is too much for.
-fn sandbox() -> &'static str {
+pub(super) fn sandbox() -> &'static str {
     match net::confine::landlock_version() {
         Some(_) => "",
         None => {

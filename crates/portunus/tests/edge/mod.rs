@@ -10,6 +10,7 @@ mod api_document;
 mod client;
 mod clock;
 mod decisions;
+mod demo;
 mod drain;
 mod ech;
 mod faults;

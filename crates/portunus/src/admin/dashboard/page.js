@@ -7,6 +7,12 @@ const GAP = 5_000;
 const history = { at: [], requests: [], errors: [], p50: [], p95: [], p99: [], received: [], sent: [], open: [], handshakes: [] };
 // The time that all charts show the values of: that of the pointer or the arrow keys, or none for the newest.
 let cursor = null;
+// A link may bring the token behind `#token=`, which no server is sent; it is not left in the address.
+const linked = /^#token=([!-~]+)$/.exec(location.hash)?.[1];
+if (linked) {
+  sessionStorage.setItem("token", linked);
+  window.history.replaceState(null, "", location.pathname);
+}
 let token = sessionStorage.getItem("token");
 let latest = null;
 // Views that events do not carry: path and member.
