@@ -32,7 +32,7 @@ use crate::message::ledger::Ledger;
 use crate::message::rejection::Rejection;
 use crate::message::sides::{BodySink, MessageBody, ResponseSink, while_wanted};
 use crate::route::{self, Noted};
-use crate::upstream::h2::{open, windows};
+use crate::upstream::h2::{STREAMS_PER_WINDOW, open, windows};
 use crate::upstream::{Awaited, Opening, SharedConnection, StreamSlot, Traffic, speaks_http2};
 
 /// Connections of one server that may turn out to be over, one behind the other, before that counts as a failure of the server.
@@ -141,7 +141,8 @@ pub(super) async fn begun(
     let opened = open(Rc::clone(&transport)).await;
     let (sender, mut connection, noticed) =
         opened.map_err(|_| OnConnection::servers(Rejection::of(Reason::UpstreamHttp2Handshake)))?;
-    let mut windows = windows(&mut connection, attempt.context.worker);
+    let most = attempt.context.generation.config.limits.max_receive_window / STREAMS_PER_WINDOW;
+    let mut windows = windows(&mut connection, attempt.context.worker.window_growth(most));
     let heard = Rc::clone(&noticed);
     let shared = Rc::new(SharedConnection::new(sender, noticed, transport, attempt.group.config.pool_idle_timeout));
     // Whoever holds a handle keeps the connection open, so that this task must not.

@@ -11,8 +11,7 @@ use super::STREAMS_PER_CONNECTION;
 use crate::http2::floods::Floods;
 use crate::http2::frames::{Noticed, Sender};
 use crate::http2::io::H2Io;
-use crate::http2::windows::{Size, Windows};
-use crate::worker::Worker;
+use crate::http2::windows::{Growth, Size, Windows};
 
 /// Bytes an upstream may send on one stream ahead of the client, at first.
 const STREAM_WINDOW: u32 = 64 * 1024;
@@ -20,7 +19,7 @@ const STREAM_WINDOW: u32 = 64 * 1024;
 const CONNECTION_WINDOW: u32 = STREAM_WINDOW * STREAMS_PER_CONNECTION as u32;
 
 /// Windows of a stream that `limits.max_receive_window` is: as there are so many streams, theirs grow less than those of clients.
-const STREAMS_PER_WINDOW: u32 = 16;
+pub const STREAMS_PER_WINDOW: u32 = 16;
 
 /// What small DATA frames that wait to be read may take beyond the window, in the library's units: 256 for each. Enough for a full window of small
 /// messages on several streams; beyond it the library ends the connection.
@@ -49,8 +48,7 @@ pub async fn open(transport: Rc<Transport>) -> Result<Opened, h2::Error> {
 }
 
 /// The windows of a connection just opened.
-pub fn windows(connection: &mut Connection<H2Io, Bytes>, worker: &Worker) -> Windows {
+pub fn windows(connection: &mut Connection<H2Io, Bytes>, growth: Growth) -> Windows {
     let first = Size { stream: STREAM_WINDOW, connection: CONNECTION_WINDOW };
-    let most = worker.pin().config.limits.max_receive_window / STREAMS_PER_WINDOW;
-    Windows::new(first, worker.window_growth(most), connection.ping_pong())
+    Windows::new(first, growth, connection.ping_pong())
 }
