@@ -8,6 +8,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::peers::pause;
+
 /// Bytes of a congestion window at first, and at most.
 const FIRST_WINDOW: usize = 10 * 1448;
 const MOST_WINDOW: usize = 16 << 20;
@@ -72,7 +74,7 @@ fn direction(from: TcpStream, to: TcpStream, one_way: Duration, window: Option<A
     thread::spawn(move || write(to, &due, one_way, &acknowledged));
     thread::spawn(move || {
         for (at, bytes) in returning {
-            thread::sleep(at - Instant::now());
+            pause(at - Instant::now());
             window.iter().for_each(|window| window.acknowledge(bytes));
         }
     });
@@ -95,7 +97,7 @@ fn read(mut from: TcpStream, pieces: &Sender<Piece>, one_way: Duration, window: 
 
 fn write(mut to: TcpStream, due: &Receiver<Piece>, one_way: Duration, acknowledged: &Sender<(Instant, usize)>) {
     for (at, piece) in due {
-        thread::sleep(at - Instant::now());
+        pause(at - Instant::now());
         if piece.is_empty() || to.write_all(&piece).is_err() {
             break;
         }
