@@ -54,7 +54,7 @@ environment that it names must be set.
   --files-from FOLDER  look for FILE and what it names in FOLDER, which holds a copy of the other machine's files (/etc/x is FOLDER/etc/x)
   --keys FOLDER   make FOLDER with links to the certificates that FILE names, and serve it
   --files FOLDER  write into FOLDER what is a file natively and is not there: users with hashes of their passwords, pages for errors
-  --prove         run the installed HAProxy and Portunus side by side on loopback, send both requests that FILE has an opinion on, and print what differs, the worst
+  --prove         run the installed HAProxy and Portunus side by side on loopback, send the same requests to both, those that the rules of FILE are about, and print what differs, the worst
                   first
   --requests NUMBER  how many requests --prove sends (2000)
 

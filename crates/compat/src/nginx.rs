@@ -55,7 +55,7 @@ files one may be a whole configuration; the others stand in its `http`.
 
   --files-from FOLDER  look for FILE and what it names in FOLDER, which holds a copy of the other machine's files (/etc/x is FOLDER/etc/x)
   --keys FOLDER   make FOLDER with links to the certificates and keys that FILE names, and serve it
-  --prove         run the installed nginx and Portunus side by side on loopback, send both requests that FILE has an opinion on, and print what differs, the worst
+  --prove         run the installed nginx and Portunus side by side on loopback, send the same requests to both, those that the rules of FILE are about, and print what differs, the worst
                   first
   --requests NUMBER  how many requests --prove sends (2000)
 

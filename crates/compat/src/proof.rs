@@ -1,5 +1,5 @@
-//! What `portunus import nginx|haproxy FILE --prove` needs of a configuration: its text as it runs unprivileged on loopback, and requests that it has an opinion
-//! on. Pure: starts nothing, opens no socket.
+//! What `portunus import nginx|haproxy FILE --prove` needs of a configuration: its text as it runs unprivileged on loopback, and requests that its rules
+//! are about. Pure: starts nothing, opens no socket.
 //!
 //! `proof/nginx.rs` and `proof/haproxy.rs` rewrite the words of their program's file and note what it names (`hints.rs`); `samples.rs` finds texts that expressions
 //! match; `requests.rs` makes requests of all that, in a fixed order and number.
@@ -135,7 +135,7 @@ impl Staged {
         is_found
     }
 
-    /// Requests that the configuration has an opinion on, at most so many; the same each time.
+    /// Requests that the rules of the configuration are about, at most so many; the same each time.
     pub fn requests(&self, most: usize) -> Vec<Request> {
         requests::requests(self, most)
     }

@@ -88,7 +88,7 @@ pub enum Command {
     Fleet(command::fleet::FleetCommand),
     /// Validate requests that another proxy holds: nginx, Traefik, Caddy, Envoy
     ValidateServer(command::validate_server::ValidateServerCommand),
-    /// Show the jobs at work: gate, dashboard, key server and small upstreams, with commands to paste
+    /// Show Portunus at work: gate, dashboard, key server and small upstreams, with commands to paste
     Demo(command::demo::DemoCommand),
     /// Create a small working configuration in a new folder and serve it over TLS
     Quickstart(command::quickstart::QuickstartCommand),

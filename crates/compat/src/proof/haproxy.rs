@@ -23,31 +23,34 @@ const GLOBAL: [&str; 6] = [
 /// Sections that stay.
 const SECTIONS: [&str; 7] = ["global", "defaults", "frontend", "backend", "listen", "userlist", "cache"];
 /// Lines of proxies that are left out, by their first word.
-const LEFT_OUT: [&str; 24] = [
+const LEFT_OUT: [&str; 14] = [
     "log",
     "log-format",
     "log-format-sd",
     "log-tag",
-    "errorfile",
-    "errorfiles",
-    "errorloc",
     "email-alert",
-    "source",
     "external-check",
     "http-check",
     "tcp-check",
     "bind-process",
-    "default-server",
     "server-state-file-name",
     "load-server-state-from-file",
+    "persist",
+    "error-log-format",
+    "dynamic-cookie-key",
+];
+/// The same, of what could matter to a request.
+const NOT_COMPARED: [&str; 10] = [
+    "errorfile",
+    "errorfiles",
+    "errorloc",
+    "default-server",
     "server-template",
     "filter",
     "use-fcgi-app",
     "unique-id-format",
     "unique-id-header",
-    "persist",
-    "error-log-format",
-    "dynamic-cookie-key",
+    "source",
 ];
 /// The same, of `option`.
 const OPTIONS: [&str; 16] = [
@@ -92,7 +95,7 @@ pub(super) fn staged(given: Given) -> Result<Staged, String> {
     let mut making = Making::default();
     // Servers that are listeners of the same file stay connected with them.
     for line in sections.iter().filter(|section| is_proxy(section)).flat_map(|section| &section.lines) {
-        if line.word(0) == "bind" {
+        if line.word(0) == "bind" && !line.word(1).starts_with("quic") {
             line.word(1).split(',').for_each(|address| _ = making.listener(address));
         }
     }
@@ -104,7 +107,7 @@ pub(super) fn staged(given: Given) -> Result<Staged, String> {
         return Err("there is no `bind`: nothing can be compared".to_owned());
     }
     let mut staged = making.staged;
-    staged.leave("certificates, versions and ciphers of TLS: all listeners have a throw-away certificate, and nobody is asked for one of his own");
+    staged.leave("certificates, versions and ciphers of TLS: all listeners have a throw-away certificate, and clients are not asked for one");
     staged.leave("which server of a backend is taken, and health checks");
     Ok(staged)
 }
@@ -202,6 +205,10 @@ impl Making {
                 return None;
             }
             (first, _) if LEFT_OUT.contains(&first) => return None,
+            (first, _) if NOT_COMPARED.contains(&first) => {
+                self.staged.leave(format!("{place}: `{first}`"));
+                return None;
+            }
             _ => {}
         }
         if line.words.iter().any(|word| RATES.iter().any(|rate| word.contains(rate))) || first == "stick-table" {
@@ -220,13 +227,18 @@ impl Making {
 
     /// Lists that are not here are empty ones.
     fn without_files(&mut self, words: &mut [String], line: &Line) {
-        let mut is_file = false;
+        let (mut is_file, mut is_page) = (false, false);
         for word in words {
             let absent = |path: &str| path.starts_with('/') && !std::path::Path::new(path).is_file();
             if is_file && absent(word) {
                 self.staged.leave(format!("{}: {word}: a list that is not here; it is taken as empty", line.place));
                 *word = format!("@dir@/{EMPTY_FILE}");
             }
+            if is_page {
+                self.staged.leave(format!("{}: {word}: a file; it is taken as empty", line.place));
+                *word = format!("@dir@/{EMPTY_FILE}");
+            }
+            is_page = ["file", "lf-file", "errorfile", "lf-string-file"].contains(&word.as_str());
             is_file = *word == "-f" || *word == "-M";
             if let Some(at) = word.find("map").filter(|_| !is_file)
                 && let Some(begin) = word.get(at..).and_then(|rest| rest.find("(/")).map(|found| at + found + 1)

@@ -113,7 +113,7 @@ pub(super) fn staged(given: Given) -> Result<Staged, String> {
         return Err("there is no `server` in an `http`: nothing can be compared".to_owned());
     }
     let Making { mut staged, .. } = making;
-    staged.leave("certificates, versions and ciphers of TLS: all listeners have a throw-away certificate, and nobody is asked for one of his own");
+    staged.leave("certificates, versions and ciphers of TLS: all listeners have a throw-away certificate, and clients are not asked for one");
     let mut lines: Vec<String> =
         ["daemon off;", "master_process off;", "pid \"@dir@/nginx.pid\";", "error_log \"@dir@/nginx.log\";"]
             .map(str::to_owned)
@@ -217,6 +217,17 @@ impl Making {
             return None;
         }
         if is_of(name, LEFT_OUT) {
+            // The rest says nothing about what becomes of a request.
+            if ["cache", "store", "dav_", "autoindex", "memcached_"]
+                .iter()
+                .any(|word| name.contains(word) && name != "open_log_file_cache")
+            {
+                self.staged.leave(format!("{}: `{name}`", directive.place));
+            }
+            return None;
+        }
+        if name.ends_with("_pass") {
+            self.staged.leave(format!("{}: `{name}`: it is not known here whom it asks", directive.place));
             return None;
         }
         let inner = directive.block.as_ref().map(|_| self.block(directive.inner(), None));

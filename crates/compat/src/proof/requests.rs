@@ -1,4 +1,4 @@
-//! Requests that a configuration has an opinion on: each host, path, field, cookie, argument, method and client that it names, and what is next to them.
+//! Requests that a configuration's rules are about: each host, path, field, cookie, argument, method and client that it names, and what is next to them.
 //!
 //! Kinds of requests take turns until there are enough, so that a long list of one kind leaves room for the others. No chance is in it.
 
@@ -11,7 +11,7 @@ use super::{Staged, USER};
 /// Longest value and path that is sent, bytes.
 const LONGEST: usize = 4_096;
 /// Most requests that one kind makes before they take turns.
-const MOST_OF_KIND: usize = 20_000;
+const MOST_OF_KIND: usize = 5_000;
 /// Most paths that a condition is tried on where it is not known which it is about.
 const MOST_PATHS: usize = 12;
 /// Methods that are always tried.
@@ -292,6 +292,9 @@ impl Making<'_> {
                     let one = String::from("1");
                     for value in values.iter().chain(values.is_empty().then_some(&one)) {
                         out.extend(valued(&base, *part, name, value));
+                        if out.len() > MOST_OF_KIND {
+                            return out;
+                        }
                     }
                 }
                 if out.len() > MOST_OF_KIND {

@@ -36,7 +36,8 @@ fn texts(hir: &Hir) -> Vec<String> {
         HirKind::Repetition(repetition) => {
             let least = repetition.min.min(64) as usize;
             let once_more = repetition.max.is_none_or(|max| max > repetition.min);
-            let of_one = texts(&repetition.sub);
+            let mut of_one = texts(&repetition.sub);
+            of_one.retain(|text| text.len().saturating_mul(least + 1) <= LONGEST);
             let mut out: Vec<String> = of_one.iter().map(|text| text.repeat(least)).collect();
             if once_more {
                 out.extend(of_one.iter().map(|text| text.repeat(least + 1)));
@@ -54,7 +55,7 @@ fn texts(hir: &Hir) -> Vec<String> {
                 // Not each with each: every text of each part stands in one of them.
                 let joined = (0..most).filter_map(|at| {
                     let before = out.get(at).or(out.first())?;
-                    Some(format!("{before}{}", next.get(at).or(next.first())?))
+                    Some(format!("{before}{}", next.get(at).or(next.first())?)).filter(|text| text.len() <= LONGEST)
                 });
                 out = joined.take(MOST).collect();
             }
@@ -94,6 +95,8 @@ mod tests {
             ("(?i)^/adm", "/ADM"),
             ("^/(?!internal)api", "internal api"),
             ("PO", "PO"),
+            // Too long for any request, and no work either.
+            ("((((((a{64}){64}){64}){64}){64}){64})", ""),
         ] {
             assert_eq!(samples(expression).join(" ").to_lowercase(), expected.to_lowercase(), "{expression}");
         }

@@ -184,11 +184,13 @@ fn serve(warden: Warden, folder: &Path, text: &str) -> Result<(), String> {
             std::future::pending::<Result<(), String>>().await
         };
         let outcome = tokio::select! {
-            problem = &mut ended => return problem.ok().flatten().map_or(Ok(()), Err),
-            outcome = shown => outcome,
+            // Ctrl-C reaches the servers, too, which may have ended by now.
+            biased;
             _ = interrupt.recv() => Ok(()),
             _ = terminate.recv() => Ok(()),
             _ = hangup.recv() => Ok(()),
+            problem = &mut ended => return problem.ok().flatten().map_or(Ok(()), Err),
+            outcome = shown => outcome,
         };
         warden.end();
         let _ = ended.await;

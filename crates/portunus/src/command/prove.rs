@@ -1,5 +1,5 @@
-//! `portunus import nginx|haproxy FILE --prove`: the original and what is made of its configuration, side by side on loopback, on requests that the configuration
-//! has an opinion on.
+//! `portunus import nginx|haproxy FILE --prove`: the original and what is made of its configuration, side by side on loopback, on requests that the
+//! configuration's rules are about.
 //!
 //! `compat::proof` says what runs and what is asked; here it is run (`program.rs`, `echo.rs`), asked (`client.rs`) and compared (`differences.rs`).
 
@@ -8,6 +8,7 @@ mod differences;
 mod echo;
 mod program;
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write as _};
@@ -35,6 +36,8 @@ const MOST_REQUESTS: usize = 100_000;
 const MOST_TIME: Duration = Duration::from_secs(300);
 /// Directives that are left out because the installed program does not know them.
 const MOST_UNKNOWN: usize = 50;
+/// Tries with other addresses, where somebody else takes one meanwhile.
+const MOST_TAKEN: usize = 5;
 /// Names of the throw-away certificate.
 const MOST_NAMES: usize = 100;
 /// Exit status where something differs, as where something is left out.
@@ -59,9 +62,7 @@ pub fn import(original: Original, words: &[OsString]) -> ExitCode {
     };
     let name = original.name();
     let Some(installed) = installed(name) else {
-        return problem(&format!(
-            "--prove: `{name}` is not installed (it is not in PATH); it is in Debian's package `{name}`"
-        ));
+        return problem(&format!("--prove: `{name}` is not in PATH; Debian's package `{name}` puts it into /usr/sbin"));
     };
     let Front::Exit { code, output, errors } = original.import(&words) else { return ExitCode::from(PROBLEM) };
     let _ = write!(io::stdout(), "{output}");
@@ -140,9 +141,10 @@ impl Folder {
     }
 }
 
-/// Addresses on loopback where nobody listens.
+/// Addresses on loopback where nobody listens: of a network that other programs hardly use, and so that two comparisons hardly meet.
 fn vacant(count: usize) -> io::Result<Vec<SocketAddr>> {
-    let bound: io::Result<Vec<TcpListener>> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect();
+    let address = Ipv4Addr::new(127, fastrand::u8(100..), fastrand::u8(..), fastrand::u8(1..255));
+    let bound: io::Result<Vec<TcpListener>> = (0..count).map(|_| TcpListener::bind((address, 0))).collect();
     bound?.iter().map(TcpListener::local_addr).collect()
 }
 
@@ -159,6 +161,8 @@ fn prove(original: Original, installed: &Path, words: &[OsString], most: usize) 
     let (mut theirs, theirs_at) = start_original(original, installed, &mut staged, (&folder, &echoes))?;
     let (mut ours, ours_at) = start_import(original, &staged, (&folder, &echoes))?;
     let requests = staged.requests(most);
+    // Listeners where both have responded to something.
+    let mut has_spoken = BTreeSet::new();
     let mut findings = Findings::default();
     let started = Instant::now();
     let mut compared = 0;
@@ -173,6 +177,9 @@ fn prove(original: Original, installed: &Path, words: &[OsString], most: usize) 
         let [theirs, ours] = asked;
         let (theirs, ours) = (theirs?, ours?);
         compared += 1;
+        if theirs.status > 0 && ours.status > 0 {
+            has_spoken.insert(request.listener);
+        }
         let Some(mut found) = differs(request, &theirs, &ours) else { continue };
         // Where the original treats the canonical form of the path as the import does, the import opens nothing.
         if let Some(canonical) = in_canonical_form(request).filter(|_| found.0.is_found()) {
@@ -188,10 +195,15 @@ fn prove(original: Original, installed: &Path, words: &[OsString], most: usize) 
             return Err(format!("{name} has ended while requests were compared"));
         }
     }
-    report(&staged, &findings, (compared, requests.len()));
+    if has_spoken.is_empty() {
+        return Err("no request had a response of both: nothing was compared".to_owned());
+    }
+    let silent = staged.listeners.len() - has_spoken.len();
+    report(&staged, &findings, (compared, requests.len()), silent);
     let is_open = findings.counts.contains_key(&Class::Opens);
     let is_different = findings.counts.keys().any(|class| class.is_found());
-    Ok(if is_open { OPEN } else { u8::from(is_different) * DIFFERENT })
+    let is_partial = compared < requests.len() || silent > 0;
+    Ok(if is_open { OPEN } else { u8::from(is_different || is_partial) * DIFFERENT })
 }
 
 /// What became of a request at one of both.
@@ -237,7 +249,8 @@ fn start_original(
                     let rest = text.rsplit_once("unknown directive \"")?.1;
                     rest.split_once('"').map(|(name, _)| name.to_owned())
                 });
-                if !unknown.is_some_and(|name| staged.without(&name)) {
+                let is_taken = [&why, &said].iter().any(|text| is_taken(text));
+                if !is_taken && !unknown.is_some_and(|name| staged.without(&name)) {
                     return Err(format!("{why}{said}"));
                 }
                 let _ = fs::remove_file(folder.path("nginx.log"));
@@ -247,8 +260,27 @@ fn start_original(
     Err(format!("more than {MOST_UNKNOWN} directives are not known to {}", installed.display()))
 }
 
+/// Whether somebody else has taken an address meanwhile, by what a program says.
+fn is_taken(said: &str) -> bool {
+    ["Address already in use", "address in use", "cannot bind"].iter().any(|words| said.contains(words))
+}
+
 /// Imports the same text and serves it.
 fn start_import(
+    original: Original,
+    staged: &Staged,
+    at: (&Folder, &Echoes),
+) -> Result<(Program, Vec<SocketAddr>), String> {
+    let mut tries = 0..MOST_TAKEN;
+    loop {
+        let started = try_import(original, staged, at);
+        if !matches!(&started, Err(why) if is_taken(why)) || tries.next().is_none() {
+            return started;
+        }
+    }
+}
+
+fn try_import(
     original: Original,
     staged: &Staged,
     (folder, echoes): (&Folder, &Echoes),
@@ -285,11 +317,14 @@ fn write(
 }
 
 /// Says what was found: differences, what both reject in other words, what was not compared, and how much was.
-fn report(staged: &Staged, findings: &Findings, (compared, made): (usize, usize)) {
+fn report(staged: &Staged, findings: &Findings, (compared, made): (usize, usize), silent: usize) {
     findings.lines().iter().for_each(|line| complain!("portunus: {line}"));
     staged.not_compared.iter().for_each(|line| complain!("portunus: not compared: {line}"));
     if compared < made {
         complain!("portunus: not compared: {} of {made} requests, after {} s", made - compared, MOST_TIME.as_secs());
+    }
+    if silent > 0 {
+        complain!("portunus: not compared: {silent} of the listeners, where no request had a response of both");
     }
     let count = |class: Class| findings.counts.get(&class).copied().unwrap_or(0);
     let different: usize = findings.counts.iter().filter(|(class, _)| class.is_found()).map(|(_, count)| count).sum();

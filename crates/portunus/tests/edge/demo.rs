@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use crate::harness::{PORTUNUS, end_of, output_of, vacant, wait_until};
+use crate::harness::{PATIENCE, PORTUNUS, end_of, output_of, timed, vacant, wait_until};
 
 const PORTS: [&str; 6] =
     ["--https-port", "--http-port", "--tunnel-port", "--keyless-port", "--admin-port", "--key-server-port"];
@@ -114,7 +114,8 @@ fn pasted(text: &str) -> Vec<(String, Vec<String>)> {
 
 /// Runs a command as the reader's shell does, in another folder than the demo.
 fn shell(go: &str, command: &str) -> String {
-    let output = Command::new("sh").arg("-c").arg(format!("{go}\n{command}")).current_dir("/").output().unwrap();
+    let mut shell = timed(PATIENCE, "sh");
+    let output = shell.arg("-c").arg(format!("{go}\n{command}")).current_dir("/").output().unwrap();
     let [printed, problems] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
     assert!(output.status.success() && problems.is_empty(), "{command}: {printed}{problems}");
     printed.replace('\r', "")
@@ -132,21 +133,25 @@ fn is_promised(promised: &str, text: &str) -> bool {
     rest.ends_with(last)
 }
 
+/// The first line leads to the dashboard.
+fn leads_to_the_dashboard(text: &str, port: u16) {
+    // The token behind `#` is the page's, and not for the server.
+    let first = text.lines().next().unwrap();
+    let (url, token) = first.strip_prefix("Dashboard: ").unwrap().split_once("#token=").unwrap();
+    assert_eq!(url, format!("http://127.0.0.1:{}/dashboard", port));
+    let page = shell("", &format!("curl -s --fail --noproxy '*' {url}"));
+    assert!(page.contains("<html"), "{page}");
+    let status = url.replace("dashboard", "api/v1/status");
+    shell("", &format!("curl -s --fail --noproxy '*' -H 'Authorization: Bearer {token}' {status}"));
+}
+
 #[test]
 fn every_command_that_is_printed_prints_what_is_promised() {
     let place = tempfile::tempdir().unwrap();
     let (folder, addresses) = (place.path().join("it's a demo"), addresses());
     let mut demo = Demo::start(&folder, &addresses);
 
-    // The first line leads to the dashboard. The token behind `#` is the page's, and not for the server.
-    let first = demo.text.lines().next().unwrap();
-    let (url, token) = first.strip_prefix("Dashboard: ").unwrap().split_once("#token=").unwrap();
-    assert_eq!(url, format!("http://127.0.0.1:{}/dashboard", addresses[4].port()));
-    let page = shell("", &format!("curl -s --fail --noproxy '*' {url}"));
-    assert!(page.contains("<html"), "{page}");
-    let status = url.replace("dashboard", "api/v1/status");
-    shell("", &format!("curl -s --fail --noproxy '*' -H 'Authorization: Bearer {token}' {status}"));
-
+    leads_to_the_dashboard(&demo.text, addresses[4].port());
     let go = demo.text.lines().find(|line| line.starts_with("cd ")).unwrap().to_owned();
     let commands = pasted(&demo.text);
     for job in [
@@ -168,6 +173,11 @@ fn every_command_that_is_printed_prints_what_is_promised() {
             // Said beside it: there are no searches left the next time.
             let is_used_up = round > 0 && command.contains("/search");
             let promised = if is_used_up { "429 Too Many Requests\n".repeat(5) } else { prints.join("\n") + "\n" };
+            if command.contains(" && tail ") {
+                // The server writes its log when it has responded.
+                wait_until("the line of the log", || is_promised(&promised, &shell(&go, command)));
+                continue;
+            }
             let printed = shell(&go, command);
             assert!(is_promised(&promised, &printed), "{command} printed\n{printed}and not\n{promised}");
         }
@@ -189,12 +199,12 @@ fn every_command_that_is_printed_prints_what_is_promised() {
     wait_until("all that it started has ended", || are_gone(&below));
     demo = Demo::start(&folder, &addresses);
 
-    // Ctrl-C ends it in order: when it has ended, so has all else, and nothing is bound.
+    // Ctrl-C ends it in order, and all else with it.
     shell(&go, "./portunus upgrade --control run/gate.sock");
     let below = demo.below();
     demo.signal("INT");
     assert_eq!(end_of(&mut demo.child).code(), Some(0));
-    assert!(are_gone(&below));
+    wait_until("all that it started has ended", || are_gone(&below));
     let mut said = String::new();
     demo.rest.read_to_string(&mut said).unwrap();
     assert_eq!(said, "");
@@ -208,7 +218,7 @@ fn servers_end_with_the_process_that_looks_after_them() {
     let warden = processes().into_iter().find(|(_, parent, _)| *parent == demo.child.id()).unwrap().0;
     kill("KILL", warden);
     assert_eq!(end_of(&mut demo.child).code(), Some(1));
-    assert!(are_gone(&below));
+    wait_until("all that it started has ended", || are_gone(&below));
     let mut problems = String::new();
     demo.child.stderr.take().unwrap().read_to_string(&mut problems).unwrap();
     assert!(problems.starts_with("error: the demo has ended: "), "{problems}");

@@ -97,9 +97,9 @@ global
     stats socket /run/haproxy/admin.sock
 defaults
     mode http
-    timeout connect 2s
-    timeout client 5s
-    timeout server 5s
+    timeout connect 60s
+    timeout client 60s
+    timeout server 60s
 frontend www
     bind :80
     bind :443 ssl crt /nowhere/site.pem
@@ -137,7 +137,7 @@ fn what_an_import_of_haproxy_closes_is_found_with_its_line() {
     assert!(said.contains("compared: 400 requests") && !said.contains("opens"), "{said}");
 }
 
-/// A program under nginx's name that rejects everything stands for an import that is open.
+/// A program under nginx's name that rejects everything stands for an import that lets through what is rejected.
 #[test]
 fn what_an_import_opens_comes_first_and_is_the_exit_status() {
     let case =
@@ -149,9 +149,11 @@ fn what_an_import_opens_comes_first_and_is_the_exit_status() {
          printf 'listeners: [{{ name: web, bind: \"%s\" }}]\\nroutes: [{{ respond: {{ status: 403 }} }}]\\n' \"$at\" > \"$2/fake.yaml\"\n\
          exec {PORTUNUS} run --control none --no-watch \"$2/fake.yaml\"\n"
     );
-    let file = folder.join("nginx");
-    fs::write(&file, script).unwrap();
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    let written = case.dir.path().join("script");
+    fs::write(&written, script).unwrap();
+    fs::set_permissions(&written, fs::Permissions::from_mode(0o755)).unwrap();
+    // A process that another test forks just now may hold open what is written here, and then it cannot be run.
+    assert!(Command::new("cp").args([&written, &folder.join("nginx")]).status().unwrap().success());
     let Output { status, stderr, .. } =
         case.command(&["--requests", "60"]).env("PATH", path_with(&folder)).output().unwrap();
     let said = String::from_utf8(stderr).unwrap();
@@ -174,7 +176,7 @@ fn what_cannot_be_proved_is_an_error_that_says_why() {
         (
             &[][..],
             Some(OsStr::new("/nonexistent")),
-            "`haproxy` is not installed (it is not in PATH); it is in Debian's package `haproxy`",
+            "`haproxy` is not in PATH; Debian's package `haproxy` puts it into /usr/sbin",
         ),
         (&["--requests", "0"], None, "--requests needs a number from 1 to 100000"),
         (&["-"], None, "--prove reads the files twice"),
@@ -200,6 +202,7 @@ fn what_was_started_ends_with_the_command() {
     let mut command = case.command(&["--requests", "100000"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     wait_until("both programs", || case.running() >= 2 || child.try_wait().unwrap().is_some());
+    assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
     child.kill().unwrap();
     child.wait().unwrap();
     wait_until("no program is left", || case.running() == 0);

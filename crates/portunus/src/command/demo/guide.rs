@@ -22,7 +22,7 @@ pub(super) fn text(options: &Options, folder: &Path, token: &str) -> String {
     let mut text = format!(
         "Dashboard: http://127.0.0.1:{port}/dashboard#token={token}
 
-Paste these into another terminal. What they print stands behind `#>`; `…` is what differs. Ctrl-C here ends everything.
+Paste these into another terminal. Expected output follows `#>`; `…` stands for parts that vary. Ctrl-C here ends everything.
 
 cd {}
 ",
@@ -61,12 +61,12 @@ fn trials(options: &Options) -> Vec<Trial> {
             prints: "{\"code\":\"minimum\",\"detail\":\"must be at least 1\",\"in\":\"body\",\"pointer\":\"/count\",…}",
         },
         Trial {
-            purpose: "A rate limit: five searches at once, of three in an hour (the next time none is left)",
+            purpose: "A rate limit: five searches, where three an hour are allowed (run it again, and all five are rejected)",
             command: curl(format!("'https://{WEBSITE}:{https}/search?q=[1-5]'")),
             prints: "found\nfound\nfound\n429 Too Many Requests\n429 Too Many Requests",
         },
         Trial {
-            purpose: "A tunnel: TLS for any TCP server, here one of Gopher, which learns who its client is",
+            purpose: "A tunnel: TLS for any TCP server, here a Gopher server, which learns who its client is",
             command: curl(format!("gophers://{APP}:{tunnel}/1hello")),
             prints: "You said hello, and the PROXY protocol says that you come from ….",
         },
@@ -81,7 +81,7 @@ fn trials(options: &Options) -> Vec<Trial> {
             prints: "The key server signed for this handshake.\n{…\"operation\":\"ecdsa_sha256\",\"outcome\":\"done\",…}",
         },
         Trial {
-            purpose: "What becomes of a request, and why",
+            purpose: "What happens to a request, and why",
             command: format!("./portunus explain {CONFIG_FILE} GET {api}/products/seven"),
             prints: "listener   https (…)\n…\ncontract   shop, GET /products/{product}: is broken (mode block)\n\
                      \u{20}          type: path product: must be an integer, is a string\n…",
@@ -152,7 +152,8 @@ fn chromium(options: &Options, shown: &str) -> String {
 /// Where a client finds the gate, as URLs have it.
 fn shown(options: &Options) -> String {
     match options.bind {
-        address if address.is_unspecified() => Ipv4Addr::LOCALHOST.to_string(),
+        IpAddr::V4(address) if address.is_unspecified() => Ipv4Addr::LOCALHOST.to_string(),
+        IpAddr::V6(address) if address.is_unspecified() => "[::1]".to_owned(),
         IpAddr::V4(address) => address.to_string(),
         IpAddr::V6(address) => format!("[{address}]"),
     }

@@ -10,7 +10,7 @@ use tls::{Connector, ProtocolVersion, ServerName, Session};
 use transport::blocking::Sealed;
 
 /// How long a response may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Most bytes of a response that are read.
 const MOST_BYTES: usize = 1 << 20;
 
@@ -32,7 +32,7 @@ impl Response {
 /// Sends a request. A connection that ends without a response is one with status 0.
 ///
 /// # Errors
-/// This machine does not let the client connect from its address.
+/// This machine does not let the client connect from its address, or nothing comes in time.
 pub(super) fn ask(
     address: SocketAddr,
     listener: Listener,
@@ -49,9 +49,13 @@ pub(super) fn ask(
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut received = Vec::new();
     let ended = exchange(&mut stream, listener, request, client, &mut received);
-    // What has come counts, however it ended.
-    drop(ended);
-    Ok(response(&received))
+    match ended {
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+            Err(io::Error::other(format!("no end of a response after {} s", PATIENCE.as_secs())))
+        }
+        // What has come counts, however it ended.
+        _ => Ok(response(&received)),
+    }
 }
 
 fn exchange(
@@ -62,8 +66,8 @@ fn exchange(
     received: &mut Vec<u8>,
 ) -> io::Result<()> {
     if listener.takes_proxy_header {
-        let (own, peer) = (stream.local_addr()?.port(), stream.peer_addr()?.port());
-        stream.write_all(format!("PROXY TCP4 {client} 127.0.0.1 {own} {peer}\r\n").as_bytes())?;
+        let (own, peer) = (stream.local_addr()?.port(), stream.peer_addr()?);
+        stream.write_all(format!("PROXY TCP4 {client} {} {own} {}\r\n", peer.ip(), peer.port()).as_bytes())?;
     }
     let bytes = bytes(request);
     let mut piece = [0; 16 * 1024];

@@ -81,11 +81,6 @@ impl Outcome {
         self.seen.is_none() && (self.status == 0 || self.status >= 400)
     }
 
-    /// Whether it was meant for a server that could not be asked.
-    fn is_unreached(&self) -> bool {
-        self.seen.is_none() && matches!(self.status, 502 | 504)
-    }
-
     fn shown(&self) -> String {
         match (&self.seen, self.status) {
             (Some(seen), _) => format!("forwards to {}", seen.upstream),
@@ -163,7 +158,6 @@ pub(super) fn difference(
     match (theirs.is_rejected(), ours.is_rejected()) {
         (true, true) if theirs.status == ours.status => None,
         (true, true) => alike(Class::Status),
-        (true, false) if theirs.is_unreached() => None,
         (true, false) if theirs.status == 400 && request.method.contains(|c: char| c.is_ascii_lowercase()) => {
             let what = format!("methods in lower case, which {name} rejects with 400, are treated as any other");
             Some((Class::Always, what, String::new()))
@@ -172,7 +166,9 @@ pub(super) fn difference(
         (true, false) => alike(Class::Opens),
         (false, true) => {
             let what = match ours.status {
-                400 => "paths with dot segments or escaped separators, empty hosts and the like are rejected with 400",
+                400 if is_odd(request) => {
+                    "paths with dot segments or escaped separators, empty hosts and the like are rejected with 400"
+                }
                 405 if request.method == "TRACE" => "TRACE is rejected with 405",
                 _ => return alike(Class::Closes),
             };
@@ -180,6 +176,22 @@ pub(super) fn difference(
         }
         (false, false) => passed(name, (request, set), theirs, ours),
     }
+}
+
+/// Whether a request is of a kind that is rejected whatever the configuration says.
+fn is_odd(request: &Request) -> bool {
+    let host = request.host.as_bytes();
+    let is_host = |byte: &u8| byte.is_ascii_alphanumeric() || b".-:[]".contains(byte);
+    let mut names: Vec<String> = request.fields.iter().map(|(name, _)| name.to_ascii_lowercase()).collect();
+    names.sort_unstable();
+    let path = request.target.split('?').next().unwrap_or_default();
+    let is_plain = path.starts_with('/') && !path.contains(['%', ';', '\\']) && !path.contains("//");
+    !is_plain
+        || canonical(&request.target).as_ref() != Some(&request.target)
+        || host.is_empty()
+        || !host.iter().all(is_host)
+        || names.windows(2).any(|pair| pair.first() == pair.last())
+        || request.method.bytes().any(|byte| byte.is_ascii_lowercase())
 }
 
 /// Compares what neither rejects.
@@ -312,7 +324,11 @@ impl Findings {
     /// A line each, the worst first.
     pub(super) fn lines(&self) -> Vec<String> {
         let line = |((class, place, what), (count, example)): (&(Class, String, String), &(usize, String))| {
-            let more = if *count > 1 { format!(" (and {} more requests)", count - 1) } else { String::new() };
+            let more = match count {
+                1 => String::new(),
+                2 => " (and 1 more request)".to_owned(),
+                _ => format!(" (and {} more requests)", count - 1),
+            };
             let place = if place.is_empty() { String::new() } else { format!("{place}: ") };
             format!("{}: {place}{what}: {example}{more}", class.name())
         };
@@ -402,7 +418,7 @@ mod tests {
         findings.note(&request("/b"), (Class::Opens, "y".to_owned(), String::new()));
         findings.note(&request("/c"), (Class::Opens, "y".to_owned(), String::new()));
         let lines = findings.lines();
-        assert!(lines[0].starts_with("opens: f:1: y:  /b") && lines[0].ends_with("(and 1 more requests)"), "{lines:?}");
+        assert!(lines[0].starts_with("opens: f:1: y:  /b") && lines[0].ends_with("(and 1 more request)"), "{lines:?}");
         assert!(lines[1].starts_with("closes: f:1: x"), "{lines:?}");
     }
 

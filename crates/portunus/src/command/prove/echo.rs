@@ -67,7 +67,7 @@ impl Server {
     /// Serves each connection on a thread of its own.
     fn accept(self, listener: TcpListener) {
         std::thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
+            for stream in listener.incoming().flatten() {
                 let server = self.clone();
                 std::thread::spawn(move || server.serve(stream));
             }

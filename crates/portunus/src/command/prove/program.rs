@@ -53,7 +53,11 @@ impl Program {
                 std::thread::sleep(PAUSE);
             }
         }
-        Ok(program)
+        // It may have been somebody else who listens there.
+        match program.0.try_wait() {
+            Ok(None) => Ok(program),
+            _ => Err(format!("{name} has ended: {}", std::fs::read_to_string(log).unwrap_or_default().trim_end())),
+        }
     }
 
     /// Whether it still runs.
@@ -62,7 +66,7 @@ impl Program {
     }
 }
 
-/// Where a program is installed: the first in `PATH`, or where Debian has servers.
+/// Where a program is installed: the first in `PATH`.
 pub(super) fn installed(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
