@@ -373,7 +373,7 @@ mod tests {
             (outcome(0, None), outcome(200, None), Some(Class::Opens)),
             (outcome(503, None), reached("a", "/"), Some(Class::Opens)),
             // The server of the original could not be asked.
-            (outcome(502, None), reached("a", "/"), None),
+            (outcome(502, None), reached("a", "/"), Some(Class::Opens)),
             (outcome(403, None), outcome(301, None), Some(Class::Response)),
             (outcome(403, None), outcome(400, None), Some(Class::Status)),
             (reached("a", "/"), outcome(501, None), Some(Class::Closes)),
