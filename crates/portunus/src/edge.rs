@@ -69,11 +69,7 @@ fn run_with<T>(
 ) -> ExitCode {
     let watched = watched(&config, origin.watched.as_deref());
     let (level, period) = (config.log.level.clone(), period(&config));
-    let mode = match config.sandbox.mode {
-        _ if origin.is_unconfined => SandboxMode::Off,
-        mode if origin.is_front_door => mode.min(SandboxMode::Auto),
-        mode => mode,
-    };
+    let mode = origin.sandbox(config.sandbox.mode);
     let (beside, control) = (origin.beside.clone(), origin.control.clone());
     let needs = Needs::of(&config, &beside, &control);
     let kept = Arc::new(OnceLock::new());

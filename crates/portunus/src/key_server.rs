@@ -35,9 +35,7 @@ pub fn run_file(file: &Path, options: Options) -> ExitCode {
 
 /// Runs a key server until it is told to end: 0 if everything asked was answered, 1 if it could not start or had to end sooner.
 pub fn run(mut config: KeyServerConfig, source: Source, origin: Origin) -> ExitCode {
-    if origin.is_front_door {
-        config.sandbox = config.sandbox.min(SandboxMode::Auto);
-    }
+    config.sandbox = origin.sandbox(config.sandbox);
     let watched = watched(&config, origin.watched.as_deref());
     let (period, kept, control) = (config.reload_interval, config.clone(), origin.control.named().cloned());
     let plan = Plan {

@@ -180,8 +180,6 @@ pub struct Origin {
     pub control: Control,
     /// What it reads and writes beside what its configuration names.
     pub beside: Beside,
-    /// It keeps all rights of its user: it is not for production, and does more than serve.
-    pub is_unconfined: bool,
     /// It is made of arguments, or of a file of another program, where nobody can say how far it is to shut itself in.
     pub is_front_door: bool,
     /// How often the configuration is made anew without a reason, where changes of what it is made of may not show in one file.
@@ -194,6 +192,11 @@ impl Origin {
         let control = Control::of_option(options.control, usual);
         let beside = Beside { read: vec![file.to_owned()], ..Beside::default() };
         Origin { watched: (!options.no_watch).then(|| file.to_owned()), control, beside, ..Origin::default() }
+    }
+
+    /// How far it shuts itself in, where its configuration asks for this.
+    pub fn sandbox(&self, asked: SandboxMode) -> SandboxMode {
+        if self.is_front_door { asked.min(SandboxMode::Auto) } else { asked }
     }
 }
 

@@ -12,7 +12,6 @@
 
 pub mod reference;
 mod reporter;
-mod summary;
 mod snapshot;
 mod decisions;
 mod diagnostics;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use config::{AccessLog, LogConfig, LogOutput, TracingConfig};
 use prometheus_client::registry::Registry;
@@ -28,7 +28,6 @@ use super::shadow;
 use super::shared::{Shared, published};
 use super::slow::{CertificateExpiry, EnrolmentStanding, FleetStanding, RateStoreTotals};
 use super::snapshot::Snapshot;
-use super::summary::{self, Sample};
 use super::target::{Opened, Target};
 use super::upstreams::Views;
 use super::validation::ValidationMemory;
@@ -46,7 +45,6 @@ const LISTED_CLIENTS: usize = 100;
 pub struct Reporter {
     shared: Arc<Shared>,
     registry: Registry,
-    last_sample: Mutex<Option<(Instant, Sample)>>,
     /// The thread that writes the access log has been started.
     is_written: AtomicBool,
     /// Number of the place where it is written.
@@ -84,8 +82,8 @@ impl Reporter {
         });
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Totals::new(Arc::clone(&shared))));
-        let (last_sample, is_written, number) = (Mutex::new(None), AtomicBool::new(false), AtomicU32::new(0));
-        let reporter = Reporter { shared, registry, last_sample, is_written, place: number };
+        let (is_written, number) = (AtomicBool::new(false), AtomicU32::new(0));
+        let reporter = Reporter { shared, registry, is_written, place: number };
         reporter.switch_log(NewLog { place, rules })?;
         Ok(Arc::new(reporter))
     }
@@ -323,11 +321,6 @@ impl Reporter {
     /// Lines of the access log that were lost so far, wherever.
     pub fn lines_lost(&self) -> u64 {
         self.shared.lines().1
-    }
-
-    /// Counters and rates as a small table, 80 columns wide. Rates are those since the last call.
-    pub fn summary(&self) -> String {
-        summary::summary(&self.shared, &self.last_sample)
     }
 }
 

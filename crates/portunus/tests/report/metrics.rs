@@ -166,8 +166,6 @@ fn connections_and_handshakes_are_distinguished() {
             (r#"portunus_faults_total{side="client",reason="idle_without_request"}"#, 1.0),
         ],
     );
-    let summary = reporter.summary();
-    assert!(summary.contains("2 open, 3 ended before a request"), "{summary}");
 }
 
 #[test]
