@@ -165,3 +165,31 @@ impl Staged {
         format!("@server{}@", self.servers.len() - 1)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::files::Files;
+
+    /// A file of this text, with none beside it.
+    pub(super) fn given(path: &str, text: &str) -> Given {
+        Given {
+            path: path.into(),
+            text: text.to_owned(),
+            more: vec![],
+            files: Files::given(BTreeMap::new()),
+            keys: None,
+        }
+    }
+
+    /// Whether there is a request for this host, by this method, for this target, with these fields and no others.
+    pub(super) fn has(requests: &[Request], wanted: (&str, &str, &str, &[(&str, &str)])) -> bool {
+        requests.iter().any(|request| {
+            let own: Vec<(&str, &str)> =
+                request.fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+            (request.host.as_str(), request.method.as_str(), request.target.as_str(), own.as_slice()) == wanted
+        })
+    }
+}

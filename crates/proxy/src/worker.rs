@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::Context;
 
 use arc_swap::{ArcSwap, Cache};
+use config::limits::Limits;
 use telemetry::{Reporter, ValidationMemory, WorkerReport};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
@@ -130,9 +131,9 @@ impl Worker {
         Rc::clone(&pinned)
     }
 
-    /// How far the windows of a connection may grow. `most_of_stream`: bytes of each stream's.
-    pub fn window_growth(&self, most_of_stream: u32) -> Growth {
-        let memory = self.pin().config.limits.max_receive_window_memory;
+    /// How far the windows of a connection may grow: of `limits.max_receive_window` each stream has so much, as a divisor.
+    pub fn window_growth(&self, limits: &Limits, streams: u32) -> Growth {
+        let (most_of_stream, memory) = (limits.max_receive_window / streams, limits.max_receive_window_memory);
         Growth { most_of_stream, memory, taken: Arc::clone(&self.shared.window_memory) }
     }
 

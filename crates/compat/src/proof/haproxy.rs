@@ -540,14 +540,11 @@ fn matching(value: &str, how: &str, is_path: bool) -> Vec<String> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use std::path::PathBuf;
-
     use super::*;
-    use crate::files::Files;
+    use crate::proof::tests::{given, has};
 
     fn of(text: &str) -> Staged {
-        let (path, text) = (PathBuf::from("/h.cfg"), text.to_owned());
-        staged(Given { path, text, more: vec![], files: Files::given(BTreeMap::new()), keys: None }).unwrap()
+        staged(given("/h.cfg", text)).unwrap()
     }
 
     #[test]
@@ -591,12 +588,7 @@ mod tests {
         );
         let requests = staged.requests(20_000);
         let has = |host: &str, method: &str, target: &str, fields: &[(&str, &str)]| {
-            requests.iter().any(|request| {
-                let own: Vec<(&str, &str)> =
-                    request.fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-                (request.host.as_str(), request.method.as_str(), request.target.as_str(), own.as_slice())
-                    == (host, method, target, fields)
-            })
+            has(&requests, (host, method, target, fields))
         };
         assert!(has("a.test", "GET", "/admin", &[("X-Token", "s3")]) && has("a.test", "GET", "/ADMIN", &[]));
         assert!(

@@ -26,21 +26,6 @@ const LEFT_OUT: &[&str] = &[
     "fastcgi_temp_path",
     "uwsgi_temp_path",
     "scgi_temp_path",
-    "proxy_cache",
-    "proxy_cache_",
-    "proxy_store",
-    "proxy_store_",
-    "fastcgi_cache",
-    "fastcgi_cache_",
-    "fastcgi_store",
-    "uwsgi_cache",
-    "uwsgi_cache_",
-    "uwsgi_store",
-    "scgi_cache",
-    "scgi_cache_",
-    "scgi_store",
-    "proxy_no_cache",
-    "dav_",
     "http2",
     "http3",
     "http3_",
@@ -59,6 +44,24 @@ const LEFT_OUT: &[&str] = &[
     "load_module",
     "env",
     "debug_connection",
+];
+/// The same, of what could matter to a request; said.
+const NOT_COMPARED: &[&str] = &[
+    "proxy_cache",
+    "proxy_cache_",
+    "proxy_store",
+    "proxy_store_",
+    "fastcgi_cache",
+    "fastcgi_cache_",
+    "fastcgi_store",
+    "uwsgi_cache",
+    "uwsgi_cache_",
+    "uwsgi_store",
+    "scgi_cache",
+    "scgi_cache_",
+    "scgi_store",
+    "proxy_no_cache",
+    "dav_",
     "memcached_",
     "autoindex",
 ];
@@ -217,13 +220,10 @@ impl Making {
             return None;
         }
         if is_of(name, LEFT_OUT) {
-            // The rest says nothing about what becomes of a request.
-            if ["cache", "store", "dav_", "autoindex", "memcached_"]
-                .iter()
-                .any(|word| name.contains(word) && name != "open_log_file_cache")
-            {
-                self.staged.leave(format!("{}: `{name}`", directive.place));
-            }
+            return None;
+        }
+        if is_of(name, NOT_COMPARED) {
+            self.staged.leave(format!("{}: `{name}`", directive.place));
             return None;
         }
         if name.ends_with("_pass") {
@@ -570,14 +570,11 @@ fn variables(text: &str) -> Vec<String> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use std::path::PathBuf;
-
     use super::*;
-    use crate::files::Files;
+    use crate::proof::tests::{given, has};
 
     fn of(text: &str) -> Staged {
-        let (path, text) = (PathBuf::from("/n/nginx.conf"), text.to_owned());
-        staged(Given { path, text, more: vec![], files: Files::given(BTreeMap::new()), keys: None }).unwrap()
+        staged(given("/n/nginx.conf", text)).unwrap()
     }
 
     /// The part that is of the file.
@@ -659,12 +656,7 @@ mod tests {
         );
         let requests = staged.requests(10_000);
         let has = |host: &str, method: &str, target: &str, fields: &[(&str, &str)]| {
-            requests.iter().any(|request| {
-                let own: Vec<(&str, &str)> =
-                    request.fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-                (request.host.as_str(), request.method.as_str(), request.target.as_str(), own.as_slice())
-                    == (host, method, target, fields)
-            })
+            has(&requests, (host, method, target, fields))
         };
         assert!(has("a.test", "GET", "/a/", &[("x", "1")]) && has("a.test", "GET", "/a/", &[("x", "1"), ("y", "2")]));
         assert!(

@@ -141,8 +141,8 @@ pub(super) async fn begun(
     let opened = open(Rc::clone(&transport)).await;
     let (sender, mut connection, noticed) =
         opened.map_err(|_| OnConnection::servers(Rejection::of(Reason::UpstreamHttp2Handshake)))?;
-    let most = attempt.context.generation.config.limits.max_receive_window / STREAMS_PER_WINDOW;
-    let mut windows = windows(&mut connection, attempt.context.worker.window_growth(most));
+    let limits = &attempt.context.generation.config.limits;
+    let mut windows = windows(&mut connection, attempt.context.worker.window_growth(limits, STREAMS_PER_WINDOW));
     let heard = Rc::clone(&noticed);
     let shared = Rc::new(SharedConnection::new(sender, noticed, transport, attempt.group.config.pool_idle_timeout));
     // Whoever holds a handle keeps the connection open, so that this task must not.

@@ -288,7 +288,7 @@ fn builder(limits: &Limits, announces_websocket: bool) -> h2::server::Builder {
 /// The windows of a connection just opened.
 fn windows(connection: &mut Connection<H2Io, Bytes>, limits: &Limits, worker: &Worker) -> Windows {
     let first = Size { stream: STREAM_WINDOW, connection: CONNECTION_WINDOW };
-    let growth = worker.window_growth(limits.max_receive_window / (CONNECTION_WINDOW / STREAM_WINDOW));
+    let growth = worker.window_growth(limits, CONNECTION_WINDOW / STREAM_WINDOW);
     Windows::new(first, growth, connection.ping_pong())
 }
 
