@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use crate::harness::{PATIENCE, PORTUNUS, end_of, output_of, timed, vacant, wait_until};
+use crate::harness::{PATIENCE, PORTUNUS, end_of, output_of, rejecting, timed, vacant, wait_until};
 
 const PORTS: [&str; 6] =
     ["--https-port", "--http-port", "--tunnel-port", "--keyless-port", "--admin-port", "--key-server-port"];
@@ -15,15 +15,13 @@ const PORTS: [&str; 6] =
 /// How the text that is printed ends.
 const END: &str = "The gate loads each change";
 
-/// Addresses for all ports, each another one, of one loopback address that no other test has; of the last two, which are the machine's own, on the usual loopback address.
+/// Addresses for all ports, each another one, of one loopback address that no other test has; of the last two, which are the machine's own, on the usual loopback
+/// address. Never listened at, as in [`vacant`].
 fn addresses() -> [SocketAddr; 6] {
+    let IpAddr::V4(site) = vacant().ip() else { panic!("loopback addresses of tests are of version 4") };
     // Held until all are chosen, or one could be chosen twice.
-    let (site, mut count) = (SocketAddr::new(vacant().ip(), 0), 0);
-    let held = PORTS.map(|_| {
-        count += 1;
-        TcpListener::bind(if count > 4 { "127.0.0.1:0".parse().unwrap() } else { site }).unwrap()
-    });
-    held.map(|listener| listener.local_addr().unwrap())
+    let held = [site, site, site, site, Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST].map(rejecting);
+    held.map(|(address, _)| address)
 }
 
 fn command(folder: &Path, addresses: &[SocketAddr; 6]) -> Command {
@@ -228,20 +226,22 @@ fn servers_end_with_the_process_that_looks_after_them() {
 fn a_port_in_use_is_named_with_its_option_and_nothing_is_touched() {
     let place = tempfile::tempdir().unwrap();
     let folder = place.path().join("demo");
-    let addresses = addresses();
     let rejected = |folder: &Path, with: &[SocketAddr; 6]| {
         let output = output_of(command(folder, with).spawn().unwrap());
         assert_eq!(output.status.code(), Some(1));
         assert!(output.stdout.is_empty(), "{output:?}");
         String::from_utf8(output.stderr).unwrap()
     };
-    for (option, address) in PORTS.iter().zip(&addresses) {
-        let _held = TcpListener::bind(address).unwrap();
+    // Other addresses for each: a process that was just forked holds what was held here until it runs its program.
+    for (index, option) in PORTS.iter().enumerate() {
+        let addresses = addresses();
+        let _held = TcpListener::bind(addresses[index]).unwrap();
         let problem = rejected(&folder, &addresses);
-        assert!(problem.contains(&format!("TCP {address}: Address already in use")), "{problem}");
+        assert!(problem.contains(&format!("TCP {}: Address already in use", addresses[index])), "{problem}");
         assert!(problem.contains(option), "{problem}");
     }
     for index in [0, 2] {
+        let addresses = addresses();
         let _held = UdpSocket::bind(addresses[index]).unwrap();
         let problem = rejected(&folder, &addresses);
         assert!(
@@ -249,6 +249,7 @@ fn a_port_in_use_is_named_with_its_option_and_nothing_is_touched() {
             "{problem}"
         );
     }
+    let addresses = addresses();
     let mut twice = addresses;
     twice[3] = twice[0];
     assert!(rejected(&folder, &twice).contains("--keyless-port"));
