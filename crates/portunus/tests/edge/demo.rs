@@ -6,6 +6,9 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use socket2::{Domain, Socket, Type};
 
 use crate::harness::{PATIENCE, PORTUNUS, end_of, output_of, rejecting, timed, vacant, wait_until};
 
@@ -20,8 +23,24 @@ const END: &str = "The gate loads each change";
 fn addresses() -> [SocketAddr; 6] {
     let IpAddr::V4(site) = vacant().ip() else { panic!("loopback addresses of tests are of version 4") };
     // Held until all are chosen, or one could be chosen twice.
-    let held = [site, site, site, site, Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST].map(rejecting);
-    held.map(|(address, _)| address)
+    let [a, b, c, d] = [site; 4].map(rejecting);
+    [a.0, b.0, c.0, d.0, own_port(), own_port()]
+}
+
+/// A port of the usual loopback address below those that the kernel gives to whoever asks for any, of which others would be given it meanwhile.
+fn own_port() -> SocketAddr {
+    static CALLS: AtomicU16 = AtomicU16::new(0);
+    let [.., process] = std::process::id().to_be_bytes();
+    loop {
+        let port = 16_384 + u16::from(process) * 64 + CALLS.fetch_add(1, Ordering::Relaxed) % 64;
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        // As who listens there does: a process that was just forked may hold this one a while.
+        socket.set_reuse_address(true).unwrap();
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        if socket.bind(&address.into()).is_ok() {
+            return address;
+        }
+    }
 }
 
 fn command(folder: &Path, addresses: &[SocketAddr; 6]) -> Command {

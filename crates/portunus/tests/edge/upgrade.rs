@@ -534,13 +534,21 @@ fn kill_9_of_the_old_process_makes_the_new_one_its_heir() {
     site.end();
 }
 
-/// Whether something lies in a Unix socket of a process that it has not read, which a stopped one does not.
-fn has_unread(process: u32) -> bool {
-    let output = Command::new("ss").args(["--unix", "--processes", "--no-header"]).output().unwrap();
+/// The number of the socket by which a process that was just started for an upgrade talks with the old one: its standard input.
+fn channel_of(new: u32) -> String {
+    let socket = std::fs::read_link(format!("/proc/{new}/fd/0")).unwrap().to_string_lossy().into_owned();
+    socket.strip_prefix("socket:[").and_then(|rest| rest.strip_suffix(']')).unwrap().to_owned()
+}
+
+/// Whether something lies at an end of a channel that was not read, which a stopped process does not: the end of this number, or the other one.
+fn has_unread(channel: &str, is_other: bool) -> bool {
+    let output = Command::new("ss").args(["--unix", "--no-header"]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    let own = text.lines().filter(|line| line.contains("ESTAB") && line.contains(&format!("pid={process},")));
-    // Kind, state, bytes that were not read.
-    own.map(|line| line.split_whitespace().nth(2)).any(|count| count != Some("0"))
+    // Kind, state, bytes that were not read and not sent, name and number of this end, and of the other.
+    let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let found: Vec<_> = lines.filter(|line| line.get(if is_other { 7 } else { 5 }) == Some(&channel)).collect();
+    assert!(found.len() <= 1, "{found:?}");
+    found.iter().any(|line| line[2] != "0")
 }
 
 /// Held at its last word, which the old process has not heard: that one is stopped meanwhile.
@@ -551,19 +559,20 @@ fn kill_9_of_a_new_process_whose_last_word_was_not_heard_leaves_the_old_one_serv
     slow_program(&site);
     let asked = begin_upgrade(&site);
     let new = child(&site);
+    let channel = channel_of(new);
     site.gate.wait_for("has been given everything");
     site.gate.signal("STOP");
     let _pipe = let_go(&site);
     let said = |site: &Upgradable, word: &str| site.gate.diagnostics().iter().filter(|l| l.contains(word)).count();
     wait_until("the new process to be ready", || said(&site, "waits for leave to serve") == 1);
-    wait_until("the old one to be sent that", || has_unread(site.gate.pid()));
+    wait_until("the old one to be sent that", || has_unread(&channel, true));
     let listening = said(&site, "admin listening");
     kill("STOP", new);
     site.gate.signal("CONT");
     // It is allowed to serve now, and reads that when it goes on, while the old one is stopped.
     let response = get(site.gate.address("web"));
     assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
-    wait_until("leave to be sent", || has_unread(new));
+    wait_until("leave to be sent", || has_unread(&channel, false));
     site.gate.signal("STOP");
     kill("CONT", new);
     wait_until("the new process to serve", || said(&site, "admin listening") > listening);
