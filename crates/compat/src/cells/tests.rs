@@ -109,7 +109,7 @@ fn the_order_of_cells_is_kept() {
     let paths = paths();
     let random = &mut fastrand::Rng::with_seed(15);
     let (mut planned, mut unplanned) = (0, 0);
-    for _ in 0..100 {
+    for _ in 0..50 {
         let mut cells: Vec<Language> = (0..random.usize(1..7)).map(|_| random.choice(&pool).unwrap().clone()).collect();
         if random.bool() {
             cells.push(prefix("/"));
@@ -124,7 +124,7 @@ fn the_order_of_cells_is_kept() {
             assert_eq!(found(&table, path), expected, "{path}\n{cells:#?}\n{text}");
         }
     }
-    assert!(planned > 85, "{planned} were planned, {unplanned} not");
+    assert!(planned > 40, "{planned} were planned, {unplanned} not");
 }
 
 #[test]

@@ -3,8 +3,8 @@
 //! Finds only what is certain from the file and this machine's addresses: targets and servers of UDP, and tunnels with one upstream for everybody. What
 //! depends on name resolution or PROXY headers is rejected when it happens (`passport.rs` and `loop_guard.rs` of the crate `proxy`).
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -76,8 +76,9 @@ impl Build<'_> {
             .map(|(node, one)| datagram(node, one, config))
             .collect();
         for stations in [streams, datagrams] {
+            let leads = leads(&stations, machine);
             for start in 0..stations.len() {
-                let Some(way) = way_back(&stations, start, machine) else { continue };
+                let Some(way) = way_back(&stations, &leads, start) else { continue };
                 let [first, rest @ ..] = &way[..] else { continue };
                 if rest.is_empty() && first.is_checked {
                     continue;
@@ -129,14 +130,29 @@ fn datagram<'a>(node: &Node, listener: &'a UdpListenerConfig, config: &'a Config
     station
 }
 
+/// Where each station leads, in the order of the file. Only those are compared that share a port or a socket: a file may have thousands of listeners.
+fn leads(stations: &[Station<'_>], machine: &Machine) -> Vec<Vec<usize>> {
+    let (mut ports, mut sockets) = (BTreeMap::<u16, Vec<usize>>::new(), BTreeMap::<&Path, Vec<usize>>::new());
+    for (at, station) in stations.iter().enumerate() {
+        station.bind.iter().for_each(|bind| ports.entry(bind.port()).or_default().push(at));
+        station.bind_paths.iter().for_each(|bind| sockets.entry(bind).or_default().push(at));
+    }
+    let leads = |station: &Station<'_>| {
+        let by_port = station.targets.iter().filter_map(|target| ports.get(&target.port()));
+        let by_socket = station.target_paths.iter().filter_map(|target| sockets.get(target.as_path()));
+        let near: BTreeSet<usize> = by_port.chain(by_socket).flatten().copied().collect();
+        let is_led_to = |other: &usize| stations.get(*other).is_some_and(|other| station.leads_to(other, machine));
+        near.into_iter().filter(is_led_to).collect()
+    };
+    stations.iter().map(leads).collect()
+}
+
 /// The stations passed on a way from `start` back to it by way of later ones only, so that each loop is found at its first station.
-fn way_back<'s, 'a>(stations: &'s [Station<'a>], start: usize, machine: &Machine) -> Option<Vec<&'s Station<'a>>> {
+fn way_back<'s, 'a>(stations: &'s [Station<'a>], leads: &[Vec<usize>], start: usize) -> Option<Vec<&'s Station<'a>>> {
     let mut came_from: BTreeMap<usize, usize> = BTreeMap::new();
     let mut pending = vec![start];
     while let Some(at) = pending.pop() {
-        let here = stations.get(at)?;
-        for (next, _) in stations.iter().enumerate().skip(start).filter(|(_, station)| here.leads_to(station, machine))
-        {
+        for next in leads.get(at)?.iter().copied().filter(|next| *next >= start) {
             if next == start {
                 let way = std::iter::successors(Some(at), |at| came_from.get(at).copied());
                 let mut way: Vec<_> = way.filter_map(|at| stations.get(at)).collect();

@@ -539,7 +539,7 @@ mod tests {
             (0..8).map(|_| (0..KEYS).filter(|key| table.take_at(hash(*key), (&limit, 1), 0).is_ok()).count()).sum();
         let expected = 4 * KEYS as usize;
         assert!(passed.abs_diff(expected) * 20 <= expected, "{passed} of {expected}");
-        for key in 0..10_000_000_u64 {
+        for key in 0..1_000_000_u64 {
             let _ = table.take_at(key.wrapping_mul(0x9e37_79b9_7f4a_7c15), (&limit, 1), 0);
         }
         assert_eq!(size_of_val(&*table.sets), bytes);

@@ -317,7 +317,7 @@ fn conflict(first: &RouteConfig, second: &RouteConfig, paths: &[String]) -> bool
 fn the_table_agrees_with_the_obvious_matcher() {
     let paths = all_paths();
     let mut found = 0;
-    for seed in 0..150 {
+    for seed in 0..75 {
         let random = &mut Rng::with_seed(seed);
         let mut routes: Vec<RouteConfig> = Vec::new();
         for _ in 0..random.usize(1..40) {
@@ -340,5 +340,5 @@ fn the_table_agrees_with_the_obvious_matcher() {
             assert_eq!(table_says(&table, listener, &request), expected, "seed {seed}: {target} {request:?}");
         }
     }
-    assert!(found > 8_000, "only {found} requests found a route: the test has become blind");
+    assert!(found > 4_000, "only {found} requests found a route: the test has become blind");
 }

@@ -157,7 +157,7 @@ fn random_path(random: &mut Rng, routes: &[String]) -> String {
 fn servers_that_decode_first_find_the_same_route_or_nothing_is_forwarded() {
     let mut random = Rng::with_seed(36);
     let (mut passed, mut with_escapes, mut rejected) = (0, 0, 0);
-    for _ in 0..3000 {
+    for _ in 0..1500 {
         let texts = random_routes(&mut random);
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         let Ok(table) = compile(&texts) else { continue };
@@ -177,7 +177,7 @@ fn servers_that_decode_first_find_the_same_route_or_nothing_is_forwarded() {
             }
         }
     }
-    assert!(passed > 10_000 && with_escapes > 5_000 && rejected > 5_000, "{passed} {with_escapes} {rejected}");
+    assert!(passed > 5_000 && with_escapes > 2_500 && rejected > 2_500, "{passed} {with_escapes} {rejected}");
 }
 
 /// Each server finds the route of the gate; a less specific one only where slashes or parameters are the reason.
