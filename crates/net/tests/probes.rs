@@ -125,12 +125,12 @@ fn modes_for_others(place: &Place) -> Ways {
     vec![("to all", fchmod(0o666)), ("to the group", fchmod(0o620))]
 }
 
-fn modes_of_open_files(place: &Place) -> Ways {
-    let file = opened(place);
-    vec![
-        ("fchmod", passed(call(libc::SYS_fchmod, [file, 0o644, 0, 0, 0]))),
-        ("futimens", passed(call(libc::SYS_utimensat, [file, 0, 0, 0, 0]))),
-    ]
+fn mode_of_open_files(place: &Place) -> Ways {
+    vec![("fchmod", passed(call(libc::SYS_fchmod, [opened(place), 0o644, 0, 0, 0])))]
+}
+
+fn times_of_open_files(place: &Place) -> Ways {
+    vec![("futimens", passed(call(libc::SYS_utimensat, [opened(place), 0, 0, 0, 0])))]
 }
 
 fn signals(place: &Place) -> Ways {
@@ -512,7 +512,7 @@ fn metadata(place: &Place) -> Ways {
 type Probe = fn(&Place) -> Ways;
 
 /// Each line of the table, by its first cell.
-const PROBES: [(&str, Probe); 28] = [
+const PROBES: [(&str, Probe); 29] = [
     ("read, write, make or remove other files", other_files),
     ("change configuration that lies beside its log or sockets", configuration),
     ("empty files that it may only read", emptied),
@@ -520,7 +520,8 @@ const PROBES: [(&str, Probe); 28] = [
     ("change mode, owner, attributes or times of a file by its name", modes_by_name),
     ("make or give a file set-user-ID, set-group-ID or sticky bits", special_modes),
     ("let others write to a file that is there", modes_for_others),
-    ("change mode or times of a file that it has open", modes_of_open_files),
+    ("change the mode of a file that it has open", mode_of_open_files),
+    ("change the times of a file that it has open", times_of_open_files),
     ("send signals to other processes", signals),
     ("have a descriptor send signals, type into a terminal", signals_of_descriptors),
     ("change limits, priority or processors of other processes", others_limits),

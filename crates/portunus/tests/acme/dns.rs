@@ -139,7 +139,10 @@ fn a_program_sets_records_without_our_environment() {
     let upstream = Upstream::ok();
     let dir = folder();
     let (ip, port) = (knot.address.ip(), knot.address.port());
-    let path = dir.path().display().to_string();
+    // What the program writes beside has a folder of its own, which the sandbox is told.
+    let notes = tempfile::tempdir().unwrap();
+    let path = notes.path().display().to_string();
+    let more = format!("sandbox: {{ mode: on, write: \"{path}\" }}");
     let hook = script(
         dir.path(),
         &format!(
@@ -151,12 +154,12 @@ fn a_program_sets_records_without_our_environment() {
     let acme = acme(&format!("run: [\"{hook}\", \"one argument\"], name_servers: \"{}\"", knot.address));
     let mut command = Command::new(PORTUNUS);
     command.env("TOP_SECRET", "not for programs");
-    let wanted = Wanted { acme: &acme, ..Wanted::from(&planned, &["www.portunus.test"]) };
+    let wanted = Wanted { acme: &acme, more: &more, ..Wanted::from(&planned, &["www.portunus.test"]) };
     let gate = Gate::start_by(dir, &yaml(&upstream, &wanted), command);
     let (http, tls) = ports(&gate);
     let _pebble = planned.start(http, tls);
     wait_for_kept(&gate, STEM);
-    let read = |name: &str| std::fs::read_to_string(gate.dir.path().join(name)).unwrap_or_default();
+    let read = |name: &str| std::fs::read_to_string(notes.path().join(name)).unwrap_or_default();
     wait_until("the record to be removed", || read("arguments").contains(" cleanup "));
     let arguments = read("arguments");
     assert!(arguments.starts_with(&format!("one argument present {RECORD}. ")), "{arguments}");
@@ -173,13 +176,15 @@ fn a_program_that_fails_is_quoted_and_one_that_hangs_is_killed_with_what_it_star
     let dir = folder();
     let hook = script(dir.path(), "echo 'no such zone' >&2; exit 7");
     let own = acme(&format!("run: {hook}, timeout: 300ms"));
-    let wanted = Wanted { acme: &own, ..Wanted::from(&planned, &["www.portunus.test"]) };
+    let notes = tempfile::tempdir().unwrap();
+    let more = format!("sandbox: {{ mode: on, write: \"{}\" }}", notes.path().display());
+    let wanted = Wanted { acme: &own, more: &more, ..Wanted::from(&planned, &["www.portunus.test"]) };
     let gate = Gate::start_in(dir, &yaml(&upstream, &wanted));
     let (http, tls) = ports(&gate);
     let pebble = planned.start(http, tls);
     gate.wait_for("no such zone");
     // The number of its group is that of the first process in it.
-    let file = gate.dir.path().join("group").display().to_string();
+    let file = notes.path().join("group").display().to_string();
     script(gate.dir.path(), &format!("echo $$ > {file}.new; mv {file}.new {file}; sleep 1000 & sleep 1000"));
     gate.wait_for("it took longer than 300ms");
     let group = std::fs::read_to_string(&file).unwrap();
