@@ -13,6 +13,7 @@ use super::{News, Suggestion};
 use crate::authority::Authority;
 use crate::dns::Zones;
 use crate::elsewhere::KeyServers;
+use crate::foreign::is_same_directory;
 use crate::internal;
 use crate::on_demand::Gatekeeper;
 use crate::storage::{Lock, Storage};
@@ -131,7 +132,7 @@ impl Keeper {
         for (wanted, entry) in &mut self.entries {
             let is_due = entry.running.is_none() && entry.ask_again.is_none_or(|again| again <= now);
             let (true, Some(held), Some(issuer)) = (is_due, &entry.held, &entry.record.issued_by) else { continue };
-            let authority = self.authorities.iter().find(|authority| authority.config.url == *issuer);
+            let authority = self.authorities.iter().find(|authority| is_same_directory(&authority.config.url, issuer));
             let (Some(authority), Some(identifier)) = (authority.cloned(), held.identifier()) else { continue };
             let (sender, keystore) = (sender.clone(), keystore.to_owned());
             let (wanted, serial) = (wanted.clone(), held.serial.clone());
