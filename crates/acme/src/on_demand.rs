@@ -3,6 +3,7 @@
 //! What is there is kept and served by the name; what may be ordered is decided here. Whatever is not agreed to is refused.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -17,6 +18,14 @@ use wire::http::Method;
 
 /// Questions that are under way at once.
 const MAX_ASKED: usize = 16;
+
+/// Orders whose clients are remembered: one client's share of the most that there may be in an hour.
+const MAX_CAUSES: usize = 100_000;
+
+/// Of the orders of an hour one client (an IPv4 address or an IPv6 /64) may have three quarters; of fewer than four, all.
+fn share(most: usize) -> usize {
+    most - most / 4
+}
 
 /// Orders are counted over this time.
 const HOUR: Duration = Duration::from_secs(3600);
@@ -34,6 +43,8 @@ pub const NOT_ALLOWED: NoCertificate = NoCertificate("not a name of `allow`");
 pub const TOO_MANY_NAMES: NoCertificate = NoCertificate("`max_names` is reached");
 /// There were as many orders as there may be.
 pub const TOO_MANY_ORDERS: NoCertificate = NoCertificate("`max_orders_per_hour` is reached");
+/// This client had as many as one may have.
+pub const TOO_MANY_OF_CLIENT: NoCertificate = NoCertificate("this client has had its share of `max_orders_per_hour`");
 /// The order came to nothing.
 pub const FAILED: NoCertificate = NoCertificate("the order failed");
 
@@ -48,10 +59,13 @@ pub struct Gatekeeper {
     asking: usize,
     /// When names were ordered within the last hour.
     ordered: VecDeque<SystemTime>,
+    /// For which clients, as far as that is known: those of this process, the oldest first.
+    causes: VecDeque<(SystemTime, IpAddr)>,
 }
 
 /// Why a name is refused, as other nodes say it.
-const ALL: [NoCertificate; 6] = [REFUSED, UNREACHED, NOT_ALLOWED, TOO_MANY_NAMES, TOO_MANY_ORDERS, FAILED];
+const ALL: [NoCertificate; 7] =
+    [REFUSED, UNREACHED, NOT_ALLOWED, TOO_MANY_NAMES, TOO_MANY_ORDERS, TOO_MANY_OF_CLIENT, FAILED];
 
 /// Whether this is why a name is refused, not why somebody waits no longer.
 pub fn is_final(why: &str) -> bool {
@@ -62,8 +76,8 @@ impl Gatekeeper {
     /// Of a keystore with these settings. What was demanded before, and came to nothing, it sees as new.
     pub fn new(config: OnDemandConfig, demands: Arc<Demands>) -> Gatekeeper {
         demands.renew();
-        let (queue, ordered) = (VecDeque::new(), VecDeque::new());
-        Gatekeeper { config, demands, queue, pending: BTreeSet::new(), asking: 0, ordered }
+        let (queue, ordered, causes) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
+        Gatekeeper { config, demands, queue, pending: BTreeSet::new(), asking: 0, ordered, causes }
     }
 
     /// Orders of before, as they were kept.
@@ -82,9 +96,16 @@ impl Gatekeeper {
             return Some((TOO_MANY_NAMES, options.refusal_time.min(UNREACHED_PAUSE)));
         }
         // A time to come is one of a clock that was set back.
-        self.ordered.retain(|at| now.duration_since(*at).is_ok_and(|since| since < HOUR));
-        let is_full = self.ordered.len() >= options.max_orders_per_hour;
-        is_full.then_some((TOO_MANY_ORDERS, options.refusal_time.min(UNREACHED_PAUSE)))
+        let counts = |at: SystemTime| now.duration_since(at).is_ok_and(|since| since < HOUR);
+        self.ordered.retain(|at| counts(*at));
+        self.causes.retain(|(at, _)| counts(*at));
+        let pause = options.refusal_time.min(UNREACHED_PAUSE);
+        if self.ordered.len() >= options.max_orders_per_hour {
+            return Some((TOO_MANY_ORDERS, pause));
+        }
+        let client = self.demands.client(name)?;
+        let own = self.causes.iter().filter(|(_, cause)| *cause == client).count();
+        (own >= share(options.max_orders_per_hour)).then_some((TOO_MANY_OF_CLIENT, pause))
     }
 
     /// Another node, which orders, says why a name is not had.
@@ -96,8 +117,17 @@ impl Gatekeeper {
     }
 
     /// A name is ordered now.
-    pub fn note_order(&mut self, now: SystemTime) {
+    pub fn note_order(&mut self, name: &str, now: SystemTime) {
         self.ordered.push_back(now);
+        self.note_cause(name, now);
+    }
+
+    /// A name is ordered now, here or by another node: for the client that asked for it.
+    pub fn note_cause(&mut self, name: &str, now: SystemTime) {
+        if self.causes.len() >= MAX_CAUSES {
+            self.causes.pop_front();
+        }
+        self.causes.extend(self.demands.client(name).map(|client| (now, client)));
     }
 
     /// Somebody is to be asked about a name.
@@ -168,6 +198,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use config::{HostPattern, OnDemandOptions};
+    use std::task::{Context, Waker};
 
     fn gate(options: OnDemandOptions) -> Gatekeeper {
         let allow = vec![HostPattern::of_text("*.shop.test")];
@@ -193,9 +224,36 @@ mod tests {
         gate.remember([now - HOUR / 2, now - 2 * HOUR, now + HOUR].into_iter());
         let is_full = |gate: &mut Gatekeeper, at| gate.refusal("a.shop.test", 0, at).is_some();
         assert!(!is_full(&mut gate, now));
-        gate.note_order(now);
+        gate.note_order("b.shop.test", now);
         assert_eq!(gate.refusal("a.shop.test", 0, now).map(|(why, _)| why), Some(TOO_MANY_ORDERS));
         assert!(!is_full(&mut gate, now + HOUR / 2), "the first is an hour ago");
+    }
+
+    #[tokio::test]
+    async fn a_client_has_its_share_of_orders() {
+        let options = OnDemandOptions { max_orders_per_hour: 4, ..OnDemandOptions::default() };
+        let (mut gate, now) = (gate(options), SystemTime::now());
+        let demands = Arc::clone(&gate.demands);
+        let mut waiting = Vec::new();
+        let mut why = |name: &str, client: Option<&str>, at| {
+            let (demands, own, client) =
+                (Arc::clone(&demands), name.to_owned(), client.map(|one| one.parse().unwrap()));
+            let mut one = Box::pin(async move { demands.wait(&own, client, HOUR).await });
+            assert!(one.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            waiting.push(one);
+            let refusal = gate.refusal(name, 0, at).map(|(why, _)| why);
+            if refusal.is_none() {
+                gate.note_order(name, at);
+            }
+            refusal
+        };
+        for (index, address) in ["2001:db8::1", "2001:db8::2", "2001:db8::3"].into_iter().enumerate() {
+            assert_eq!(why(&format!("n{index}.shop.test"), Some(address), now), None);
+        }
+        assert_eq!(why("a.shop.test", Some("2001:db8::4"), now), Some(TOO_MANY_OF_CLIENT));
+        assert_eq!(why("b.shop.test", Some("192.0.2.1"), now), None);
+        assert_eq!(why("c.shop.test", Some("192.0.2.1"), now), Some(TOO_MANY_ORDERS));
+        assert_eq!(why("d.shop.test", Some("2001:db8::5"), now + HOUR), None, "an hour later");
     }
 
     #[tokio::test]

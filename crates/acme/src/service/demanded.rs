@@ -182,7 +182,7 @@ impl Keeper {
     fn admit(&mut self, name: &str, now: SystemTime) {
         let is_begun = self.is_begun(name);
         if let Some(gate) = self.on_demand.as_mut().filter(|_| !is_begun) {
-            gate.note_order(now);
+            gate.note_order(name, now);
         }
         for key_type in self.acme.key_types.clone() {
             let wanted = Wanted { subject: Subject::Name(name.to_owned()), key_type };
