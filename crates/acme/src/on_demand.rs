@@ -22,8 +22,8 @@ const MAX_ASKED: usize = 16;
 /// Orders whose clients are remembered: one client's share of the most that there may be in an hour.
 const MAX_CAUSES: usize = 100_000;
 
-/// Of the orders of an hour one client (an IPv4 address or an IPv6 /64) may have three quarters; of fewer than four, all.
-fn share(most: usize) -> usize {
+/// Of orders and questions one client (an IPv4 address or an IPv6 /64) may have three quarters; of fewer than four, all.
+pub fn share(most: usize) -> usize {
     most - most / 4
 }
 
@@ -56,7 +56,8 @@ pub struct Gatekeeper {
     queue: VecDeque<Box<str>>,
     /// Those, and those that are being asked about.
     pending: BTreeSet<Box<str>>,
-    asking: usize,
+    /// Names that are being asked about, and who asked for them first.
+    asking: Vec<(Box<str>, Option<IpAddr>)>,
     /// When names were ordered within the last hour.
     ordered: VecDeque<SystemTime>,
     /// For which clients, as far as that is known: those of this process, the oldest first.
@@ -77,7 +78,7 @@ impl Gatekeeper {
     pub fn new(config: OnDemandConfig, demands: Arc<Demands>) -> Gatekeeper {
         demands.renew();
         let (queue, ordered, causes) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
-        Gatekeeper { config, demands, queue, pending: BTreeSet::new(), asking: 0, ordered, causes }
+        Gatekeeper { config, demands, queue, pending: BTreeSet::new(), asking: Vec::new(), ordered, causes }
     }
 
     /// Orders of before, as they were kept.
@@ -137,12 +138,20 @@ impl Gatekeeper {
         }
     }
 
-    /// The next name to ask about, as long as not too many are asked about. One that has no certificate and that nobody waits for any more is dropped.
+    /// The next name to ask about, as long as not too many are asked about, of all and of its client. One that has no certificate and that nobody waits for
+    /// any more is dropped.
     pub fn next(&mut self, is_held: impl Fn(&str) -> bool) -> Option<Box<str>> {
-        while self.asking < MAX_ASKED {
-            let name = self.queue.pop_front()?;
+        while self.asking.len() < MAX_ASKED {
+            let has_room = |name: &str| {
+                let client = self.demands.client(name);
+                let own = self.asking.iter().filter(|(_, other)| client.is_some() && *other == client).count();
+                own < share(MAX_ASKED)
+            };
+            let index = self.queue.iter().position(|name| has_room(name))?;
+            let name = self.queue.remove(index)?;
             if is_held(&name) || self.demands.is_waited_for(&name) {
-                self.asking += 1;
+                let client = self.demands.client(&name);
+                self.asking.push((name.clone(), client));
                 return Some(name);
             }
             self.pending.remove(&name);
@@ -153,7 +162,7 @@ impl Gatekeeper {
 
     /// What was said of a name: why it is refused, and for how long.
     pub fn note_answer(&mut self, name: &str, answer: Result<bool, String>) -> Option<(NoCertificate, Duration)> {
-        self.asking = self.asking.saturating_sub(1);
+        self.asking.retain(|(asked, _)| **asked != *name);
         self.pending.remove(name);
         let time = self.config.options.refusal_time;
         match answer {
@@ -254,6 +263,28 @@ mod tests {
         assert_eq!(why("b.shop.test", Some("192.0.2.1"), now), None);
         assert_eq!(why("c.shop.test", Some("192.0.2.1"), now), Some(TOO_MANY_ORDERS));
         assert_eq!(why("d.shop.test", Some("2001:db8::5"), now + HOUR), None, "an hour later");
+    }
+
+    #[tokio::test]
+    async fn a_client_has_its_share_of_questions() {
+        let mut gate = gate(OnDemandOptions::default());
+        let demands = Arc::clone(&gate.demands);
+        let mut waiting = Vec::new();
+        let mut enqueue = |gate: &mut Gatekeeper, name: String, client: &str| {
+            let (demands, own, client) = (Arc::clone(&demands), name.clone(), client.parse().ok());
+            let mut one = Box::pin(async move { demands.wait(&own, client, HOUR).await });
+            assert!(one.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            waiting.push(one);
+            gate.enqueue(name.into());
+        };
+        (0..MAX_ASKED).for_each(|i| enqueue(&mut gate, format!("n{i}.shop.test"), "192.0.2.1"));
+        enqueue(&mut gate, "other.shop.test".to_owned(), "192.0.2.2");
+        let asked: Vec<_> = std::iter::from_fn(|| gate.next(|_| false)).collect();
+        assert_eq!(asked.len(), share(MAX_ASKED) + 1);
+        assert_eq!(asked.last().map(|name| &**name), Some("other.shop.test"));
+        gate.note_answer("n0.shop.test", Ok(false));
+        assert_eq!(gate.next(|_| false).as_deref(), Some("n12.shop.test"));
+        assert_eq!(gate.next(|_| false), None);
     }
 
     #[tokio::test]
