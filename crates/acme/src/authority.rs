@@ -9,7 +9,8 @@ use config::AuthorityConfig;
 use instant_acme::{Account, CertificateIdentifier, Error, ExternalAccountKey, NewAccount, Problem};
 use tokio::sync::Mutex;
 
-use crate::client::{Client, shown};
+use crate::client::Client;
+use crate::foreign::shown;
 use crate::schedule::Window;
 use crate::storage::Storage;
 
@@ -146,7 +147,7 @@ impl Authority {
         let url = &self.config.url;
         let made = patiently!(self.builder().create(&new, url.clone(), external.as_ref()));
         let (account, credentials) = made.map_err(|error| format!("no account: {}", explain(&error)))?;
-        tracing::info!(authority = self.config.host, account = account.id(), "account made");
+        tracing::info!(authority = self.config.host, account = shown(account.id()), "account made");
         let (storage, url, contact) = (self.storage.clone(), url.clone(), self.contact.clone());
         let issuers = self.client.issuers();
         let kept = tokio::task::spawn_blocking(move || storage.keep_account(&url, &credentials, &contact, &issuers));
@@ -181,7 +182,7 @@ pub fn explain(error: &Error) -> String {
     match error {
         Error::Api(problem) => explain_problem(problem),
         Error::Timeout(_) => "the authority did not come to an end in time".to_owned(),
-        Error::Json(error) => format!("the response is not what it should be: {error}"),
+        Error::Json(error) => shown(&format!("the response is not what it should be: {error}")),
         other => shown(&other.to_string()),
     }
 }

@@ -25,6 +25,8 @@ use tokio::sync::{mpsc, oneshot};
 use transport::Transport;
 use wire::http::Method;
 
+use crate::foreign::{is_same_directory, shown};
+
 /// Largest response of an authority. Chains take some kilobytes.
 const MAX_RESPONSE_BYTES: usize = 256 * 1024;
 
@@ -128,7 +130,7 @@ impl Place {
         if matches!(status, 429 | 503) {
             self.note_pause(answered.head.fields.get("retry-after"));
         }
-        let is_directory = uri.to_string() == self.authority.url;
+        let is_directory = is_same_directory(&uri.to_string(), &self.authority.url);
         check_body(status, &answered.body, is_directory, &self.authority.host)?;
         if is_directory {
             *self.issuers.lock().unwrap_or_else(PoisonError::into_inner) = issuers(&answered.body);
@@ -298,16 +300,6 @@ fn issuers(directory: &[u8]) -> Vec<String> {
     names.map(str::to_ascii_lowercase).take(MAX_ISSUERS).collect()
 }
 
-/// What somebody else wrote, for a line of a log.
-pub fn shown(text: &str) -> String {
-    const MOST: usize = 400;
-    let mut shown: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MOST).collect();
-    if text.chars().nth(MOST).is_some() {
-        shown.push('…');
-    }
-    shown
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -377,11 +369,5 @@ mod tests {
         assert_eq!(called("[\"CA.example\",\"a.example; policy=wildcard\",\"\",7,\"b.example\\\"\"]"), ["ca.example"]);
         assert_eq!(called(&format!("[{}\"a\"]", "\"a\",".repeat(100))).len(), 16);
         assert!(called("{}").is_empty() && issuers(b"{}").is_empty() && issuers(b"").is_empty());
-    }
-
-    #[test]
-    fn what_is_logged_is_short_and_one_line() {
-        assert_eq!(shown("a\nb\u{1b}[31m"), "a b [31m");
-        assert_eq!(shown(&"x".repeat(1000)).chars().count(), 401);
     }
 }

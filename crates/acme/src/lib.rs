@@ -23,6 +23,7 @@ mod storage;
 mod dns;
 mod elsewhere;
 mod client;
+mod foreign;
 pub mod peers;
 mod key;
 mod wanted;

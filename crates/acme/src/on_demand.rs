@@ -3,6 +3,7 @@
 //! What is there is kept and served by the name; what may be ordered is decided here. Whatever is not agreed to is refused.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -17,6 +18,14 @@ use wire::http::Method;
 
 /// Questions that are under way at once.
 const MAX_ASKED: usize = 16;
+
+/// Orders whose clients are remembered: one client's share of the most that there may be in an hour.
+const MAX_CAUSES: usize = 100_000;
+
+/// Of orders and questions one client (an IPv4 address or an IPv6 /64) may have three quarters; of fewer than four, all.
+pub fn share(most: usize) -> usize {
+    most - most / 4
+}
 
 /// Orders are counted over this time.
 const HOUR: Duration = Duration::from_secs(3600);
@@ -34,6 +43,8 @@ pub const NOT_ALLOWED: NoCertificate = NoCertificate("not a name of `allow`");
 pub const TOO_MANY_NAMES: NoCertificate = NoCertificate("`max_names` is reached");
 /// There were as many orders as there may be.
 pub const TOO_MANY_ORDERS: NoCertificate = NoCertificate("`max_orders_per_hour` is reached");
+/// This client had as many as one may have.
+pub const TOO_MANY_OF_CLIENT: NoCertificate = NoCertificate("this client has had its share of `max_orders_per_hour`");
 /// The order came to nothing.
 pub const FAILED: NoCertificate = NoCertificate("the order failed");
 
@@ -45,13 +56,17 @@ pub struct Gatekeeper {
     queue: VecDeque<Box<str>>,
     /// Those, and those that are being asked about.
     pending: BTreeSet<Box<str>>,
-    asking: usize,
+    /// Names that are being asked about, and who asked for them first.
+    asking: Vec<(Box<str>, Option<IpAddr>)>,
     /// When names were ordered within the last hour.
     ordered: VecDeque<SystemTime>,
+    /// For which clients, as far as that is known: those of this process, the oldest first.
+    causes: VecDeque<(SystemTime, IpAddr)>,
 }
 
 /// Why a name is refused, as other nodes say it.
-const ALL: [NoCertificate; 6] = [REFUSED, UNREACHED, NOT_ALLOWED, TOO_MANY_NAMES, TOO_MANY_ORDERS, FAILED];
+const ALL: [NoCertificate; 7] =
+    [REFUSED, UNREACHED, NOT_ALLOWED, TOO_MANY_NAMES, TOO_MANY_ORDERS, TOO_MANY_OF_CLIENT, FAILED];
 
 /// Whether this is why a name is refused, not why somebody waits no longer.
 pub fn is_final(why: &str) -> bool {
@@ -62,8 +77,8 @@ impl Gatekeeper {
     /// Of a keystore with these settings. What was demanded before, and came to nothing, it sees as new.
     pub fn new(config: OnDemandConfig, demands: Arc<Demands>) -> Gatekeeper {
         demands.renew();
-        let (queue, ordered) = (VecDeque::new(), VecDeque::new());
-        Gatekeeper { config, demands, queue, pending: BTreeSet::new(), asking: 0, ordered }
+        let (queue, ordered, causes) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
+        Gatekeeper { config, demands, queue, pending: BTreeSet::new(), asking: Vec::new(), ordered, causes }
     }
 
     /// Orders of before, as they were kept.
@@ -82,9 +97,16 @@ impl Gatekeeper {
             return Some((TOO_MANY_NAMES, options.refusal_time.min(UNREACHED_PAUSE)));
         }
         // A time to come is one of a clock that was set back.
-        self.ordered.retain(|at| now.duration_since(*at).is_ok_and(|since| since < HOUR));
-        let is_full = self.ordered.len() >= options.max_orders_per_hour;
-        is_full.then_some((TOO_MANY_ORDERS, options.refusal_time.min(UNREACHED_PAUSE)))
+        let counts = |at: SystemTime| now.duration_since(at).is_ok_and(|since| since < HOUR);
+        self.ordered.retain(|at| counts(*at));
+        self.causes.retain(|(at, _)| counts(*at));
+        let pause = options.refusal_time.min(UNREACHED_PAUSE);
+        if self.ordered.len() >= options.max_orders_per_hour {
+            return Some((TOO_MANY_ORDERS, pause));
+        }
+        let client = self.demands.client(name)?;
+        let own = self.causes.iter().filter(|(_, cause)| *cause == client).count();
+        (own >= share(options.max_orders_per_hour)).then_some((TOO_MANY_OF_CLIENT, pause))
     }
 
     /// Another node, which orders, says why a name is not had.
@@ -96,8 +118,17 @@ impl Gatekeeper {
     }
 
     /// A name is ordered now.
-    pub fn note_order(&mut self, now: SystemTime) {
+    pub fn note_order(&mut self, name: &str, now: SystemTime) {
         self.ordered.push_back(now);
+        self.note_cause(name, now);
+    }
+
+    /// A name is ordered now, here or by another node: for the client that asked for it.
+    pub fn note_cause(&mut self, name: &str, now: SystemTime) {
+        if self.causes.len() >= MAX_CAUSES {
+            self.causes.pop_front();
+        }
+        self.causes.extend(self.demands.client(name).map(|client| (now, client)));
     }
 
     /// Somebody is to be asked about a name.
@@ -107,12 +138,20 @@ impl Gatekeeper {
         }
     }
 
-    /// The next name to ask about, as long as not too many are asked about. One that has no certificate and that nobody waits for any more is dropped.
+    /// The next name to ask about, as long as not too many are asked about, of all and of its client. One that has no certificate and that nobody waits for
+    /// any more is dropped.
     pub fn next(&mut self, is_held: impl Fn(&str) -> bool) -> Option<Box<str>> {
-        while self.asking < MAX_ASKED {
-            let name = self.queue.pop_front()?;
+        while self.asking.len() < MAX_ASKED {
+            let has_room = |name: &str| {
+                let client = self.demands.client(name);
+                let own = self.asking.iter().filter(|(_, other)| client.is_some() && *other == client).count();
+                own < share(MAX_ASKED)
+            };
+            let index = self.queue.iter().position(|name| has_room(name))?;
+            let name = self.queue.remove(index)?;
             if is_held(&name) || self.demands.is_waited_for(&name) {
-                self.asking += 1;
+                let client = self.demands.client(&name);
+                self.asking.push((name.clone(), client));
                 return Some(name);
             }
             self.pending.remove(&name);
@@ -123,7 +162,7 @@ impl Gatekeeper {
 
     /// What was said of a name: why it is refused, and for how long.
     pub fn note_answer(&mut self, name: &str, answer: Result<bool, String>) -> Option<(NoCertificate, Duration)> {
-        self.asking = self.asking.saturating_sub(1);
+        self.asking.retain(|(asked, _)| **asked != *name);
         self.pending.remove(name);
         let time = self.config.options.refusal_time;
         match answer {
@@ -168,6 +207,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use config::{HostPattern, OnDemandOptions};
+    use std::task::{Context, Waker};
 
     fn gate(options: OnDemandOptions) -> Gatekeeper {
         let allow = vec![HostPattern::of_text("*.shop.test")];
@@ -193,9 +233,58 @@ mod tests {
         gate.remember([now - HOUR / 2, now - 2 * HOUR, now + HOUR].into_iter());
         let is_full = |gate: &mut Gatekeeper, at| gate.refusal("a.shop.test", 0, at).is_some();
         assert!(!is_full(&mut gate, now));
-        gate.note_order(now);
+        gate.note_order("b.shop.test", now);
         assert_eq!(gate.refusal("a.shop.test", 0, now).map(|(why, _)| why), Some(TOO_MANY_ORDERS));
         assert!(!is_full(&mut gate, now + HOUR / 2), "the first is an hour ago");
+    }
+
+    #[tokio::test]
+    async fn a_client_has_its_share_of_orders() {
+        let options = OnDemandOptions { max_orders_per_hour: 4, ..OnDemandOptions::default() };
+        let (mut gate, now) = (gate(options), SystemTime::now());
+        let demands = Arc::clone(&gate.demands);
+        let mut waiting = Vec::new();
+        let mut why = |name: &str, client: Option<&str>, at| {
+            let (demands, own, client) =
+                (Arc::clone(&demands), name.to_owned(), client.map(|one| one.parse().unwrap()));
+            let mut one = Box::pin(async move { demands.wait(&own, client, HOUR).await });
+            assert!(one.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            waiting.push(one);
+            let refusal = gate.refusal(name, 0, at).map(|(why, _)| why);
+            if refusal.is_none() {
+                gate.note_order(name, at);
+            }
+            refusal
+        };
+        for (index, address) in ["2001:db8::1", "2001:db8::2", "2001:db8::3"].into_iter().enumerate() {
+            assert_eq!(why(&format!("n{index}.shop.test"), Some(address), now), None);
+        }
+        assert_eq!(why("a.shop.test", Some("2001:db8::4"), now), Some(TOO_MANY_OF_CLIENT));
+        assert_eq!(why("b.shop.test", Some("192.0.2.1"), now), None);
+        assert_eq!(why("c.shop.test", Some("192.0.2.1"), now), Some(TOO_MANY_ORDERS));
+        assert_eq!(why("d.shop.test", Some("2001:db8::5"), now + HOUR), None, "an hour later");
+    }
+
+    #[tokio::test]
+    async fn a_client_has_its_share_of_questions() {
+        let mut gate = gate(OnDemandOptions::default());
+        let demands = Arc::clone(&gate.demands);
+        let mut waiting = Vec::new();
+        let mut enqueue = |gate: &mut Gatekeeper, name: String, client: &str| {
+            let (demands, own, client) = (Arc::clone(&demands), name.clone(), client.parse().ok());
+            let mut one = Box::pin(async move { demands.wait(&own, client, HOUR).await });
+            assert!(one.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            waiting.push(one);
+            gate.enqueue(name.into());
+        };
+        (0..MAX_ASKED).for_each(|i| enqueue(&mut gate, format!("n{i}.shop.test"), "192.0.2.1"));
+        enqueue(&mut gate, "other.shop.test".to_owned(), "192.0.2.2");
+        let asked: Vec<_> = std::iter::from_fn(|| gate.next(|_| false)).collect();
+        assert_eq!(asked.len(), share(MAX_ASKED) + 1);
+        assert_eq!(asked.last().map(|name| &**name), Some("other.shop.test"));
+        gate.note_answer("n0.shop.test", Ok(false));
+        assert_eq!(gate.next(|_| false).as_deref(), Some("n12.shop.test"));
+        assert_eq!(gate.next(|_| false), None);
     }
 
     #[tokio::test]

@@ -17,9 +17,9 @@ use proxy::challenges::Challenges;
 use zeroize::Zeroizing;
 
 use crate::authority::{Authority, explain, explain_problem, patiently};
-use crate::client::shown;
 use crate::dns::{StandingRecord, TxtRecord, Zones};
 use crate::elsewhere::{KeyServers, Unsigned, is_of_type};
+use crate::foreign::{self, is_same_directory, shown};
 use crate::internal::{self, Permitted};
 use crate::key::{self, Held, OrderKey};
 use crate::peers::{Peers, Proof, is_token};
@@ -71,7 +71,7 @@ pub struct Issued {
 /// Keeps a proof where authorities find it.
 type Showing = Box<dyn Send>;
 
-/// Why there is no certificate.
+/// Why there is no certificate. Its text may be made of what the authority wrote, and is fit for the log.
 #[derive(Debug)]
 struct Problem {
     text: String,
@@ -81,13 +81,13 @@ struct Problem {
 
 impl Problem {
     fn unproved(text: String) -> Problem {
-        Problem { text, is_unproved: true }
+        Problem { text: foreign::problem(&text), is_unproved: true }
     }
 }
 
 impl From<String> for Problem {
     fn from(text: String) -> Problem {
-        Problem { text, is_unproved: false }
+        Problem { text: foreign::problem(&text), is_unproved: false }
     }
 }
 
@@ -235,7 +235,7 @@ impl Job {
     ) -> Option<Order> {
         let is_whole = |begun: &&Begun| {
             let is_kept_as_before = key::is_elsewhere(&begun.key) == self.key_servers.is_some();
-            is_kept_as_before && begun.authority == authority.config.url && !begun.url.is_empty()
+            is_kept_as_before && is_same_directory(&begun.authority, &authority.config.url) && !begun.url.is_empty()
         };
         let begun = record.order.as_ref().filter(is_whole)?;
         let url = begun.url.clone();
@@ -355,7 +355,8 @@ impl Job {
             let new = authority.config.profile.iter().fold(new, |new, profile| new.profile(profile));
             replaces.into_iter().fold(new, NewOrder::replaces)
         };
-        let predecessor = self.replaces.clone().filter(|_| issued_by == Some(&authority.config.url));
+        let is_theirs = issued_by.is_some_and(|url| is_same_directory(url, &authority.config.url));
+        let predecessor = self.replaces.clone().filter(|_| is_theirs);
         if predecessor.is_some() {
             let successor = new(predecessor);
             match patiently!(account.new_order(&successor)) {

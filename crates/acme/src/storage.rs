@@ -32,6 +32,7 @@ use wire::hexadecimal::hexadecimal;
 use zeroize::Zeroizing;
 
 use crate::dns::TxtRecord;
+use crate::foreign;
 use crate::key::{self, Held};
 use crate::peers::Peers;
 use crate::wanted::Wanted;
@@ -301,8 +302,15 @@ impl Storage {
         self.replace(&self.record_path(wanted), text.as_bytes())
     }
 
-    /// The file of our account with an authority. Its name is made of what the configuration says.
+    /// The file of our account with an authority. Its name is made of what the configuration says, however that writes the URL.
     fn account_path(&self, directory: &str) -> PathBuf {
+        let path = self.account_path_of(&foreign::directory(directory));
+        // What was made before URLs were compared as such.
+        let before = self.account_path_of(directory);
+        if !path.exists() && before.exists() { before } else { path }
+    }
+
+    fn account_path_of(&self, directory: &str) -> PathBuf {
         let host = directory.trim_start_matches("https://").split('/').next().unwrap_or_default();
         let is_plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
         let host: String = host.chars().filter(is_plain).take(100).collect();
@@ -572,6 +580,7 @@ mod tests {
         let name = |url: &str| storage.account_path(url).file_name().unwrap().to_str().unwrap().to_owned();
         assert!(name("https://ca.example:14000/../../dir").starts_with("ca.example14000-"));
         assert_ne!(name("https://ca.example/a"), name("https://ca.example/b"));
+        assert_eq!(name("https://ca.example/a"), name("https://CA.example:443/a/"));
         assert_eq!(storage.account_path("https://../x").parent().unwrap(), Path::new("/x/accounts"));
     }
 }

@@ -50,6 +50,14 @@ impl fmt::Display for Endpoint {
 }
 
 impl Endpoint {
+    /// How it is named where sockets are listed: `tcp` or `unix`.
+    pub fn transport(&self) -> &'static str {
+        match self {
+            Endpoint::Tcp(_) => "tcp",
+            Endpoint::Unix(_) => "unix",
+        }
+    }
+
     /// What a socket for it is.
     pub fn kind(&self) -> Kind {
         match self {

@@ -4,6 +4,7 @@ mod certificates;
 mod changes;
 mod decisions;
 mod enrolment;
+mod history;
 pub mod fleet;
 mod orders;
 pub mod sandbox;
@@ -47,6 +48,7 @@ pub struct Edge {
     membership: Mutex<Option<Membership>>,
     /// What is amiss with client certificates that are renewed.
     enrolments: enrolment::Concerns,
+    history: history::History,
 }
 
 /// Runs an edge until it is told to end. `observe` is called once when it serves, and what it gives is kept until the end.
@@ -81,12 +83,13 @@ fn run_with<T>(
     };
     let plan = Plan { prepare: || prepare(&level, &needs, mode, &left), watched, period, start, sandbox: mode };
     supervisor::run(origin, plan, |edge: &Arc<Edge>, reloader| {
-        for (listener, address) in edge.server.endpoints() {
-            tracing::info!(listener, %address, "listening");
+        for (listener, transport, address) in edge.server.endpoints() {
+            tracing::info!(listener, transport, %address, "listening");
         }
         let shared = edge.server.shared();
         tokio::task::spawn_local(self_test::report(self_test::targets(&edge.config())));
         tokio::task::spawn_local(upkeep::run(Arc::clone(shared)));
+        tokio::task::spawn_local(history::run(Arc::downgrade(edge)));
         tokio::task::spawn_local(key_sets::run(Arc::clone(shared)));
         tokio::task::spawn_local(switches::run(Arc::clone(shared)));
         tokio::task::spawn_local(rates::run(Arc::clone(shared)));
@@ -135,6 +138,7 @@ impl Edge {
             fleet: Mutex::default(),
             membership: Mutex::default(),
             enrolments: enrolment::Concerns::default(),
+            history: history::History::default(),
         })
     }
 

@@ -437,10 +437,7 @@ async fn serve<R: Role>(
             Some(()) = signals.terminate.recv() => break,
             Some(()) = signals.interrupt.recv() => break,
             request = upgrades.next() => match request {
-                upgrades::News::Asked(reply) => {
-                    let begun = upgrades.begin(reply, || offer(&**role, admin));
-                    begun.unwrap_or_else(|problems| upgrade_failed(&**role, &problems));
-                }
+                upgrades::News::Asked(reply) => upgrades.begin(reply, || offer(&**role, admin)),
                 upgrades::News::Ended(Ok(pid)) => {
                     systemd::handed_over(pid);
                     // It may have read the file before that changed, and watched it after.

@@ -486,6 +486,58 @@ routes: [{ hosts: [a.test, b.test], path: /, respond: { status: 200 } }]
     assert_eq!(warned(&reached, &["--strict"]), (Some(0), Vec::new()));
 }
 
+/// Whoever reads `contract` there takes the route for guarded.
+#[test]
+fn a_contract_that_validates_nothing_is_warned_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let document = "openapi: 3.1.0\ninfo: { title: a, version: '1' }\npaths: { /a: { get: { responses: { '200': { description: ok } } } } }\n";
+    fs::write(folder.path().join("api.yaml"), document).unwrap();
+    let check = |action: &str| {
+        let path = folder.path().join("portunus.yaml");
+        let text = format!(
+            "listeners: [{{ name: web, bind: '127.0.0.1:80' }}]
+upstreams: {{ app: {{ servers: ['127.0.0.1:1'] }} }}
+contracts: {{ api: {{ document: api.yaml }} }}
+routes: [{{ name: r, path: /a, contract: {action} }}]
+"
+        );
+        fs::write(&path, text).unwrap();
+        String::from_utf8(portunus(&["check", path.to_str().unwrap()]).stderr).unwrap()
+    };
+    let said = |does: &str| format!("route `r` {does}: of contract `api` its lists of tokens and addresses hold there");
+    assert!(check("api, respond: { status: 200 }").contains(&said("responds itself")));
+    assert!(check("api, redirect: { to: /b }").contains(&said("redirects")));
+    assert!(!check("api, upstream: app").contains("route `r`"));
+    assert!(!check("none, respond: { status: 200 }").contains("route `r`"));
+}
+
+/// Strangers make names up, and each costs an order.
+#[test]
+fn names_that_anybody_can_have_ordered_are_warned_of() {
+    let check = |directory: &str, settings: &str| {
+        let text = format!(
+            "keystores:
+  main: {{ acme: {{ folder: store, directory: {directory}, accept_terms: true, on_demand: {{ {settings} }} }} }}
+listeners: [{{ name: edge, bind: '127.0.0.1:443', tls: {{ keystore: main }} }}]
+routes: [{{ path: /, respond: {{ status: 200 }} }}]
+"
+        );
+        warned(&text, &[]).1
+    };
+    for directory in ["letsencrypt", "internal"] {
+        for settings in ["allow: '*.shop.test'", "allow: [a.test, '*.shop.test', '*.b.test']"] {
+            let warnings = check(directory, settings);
+            assert_eq!(warnings.len(), 1, "{warnings:#?}");
+            let expected =
+                "warning: keystore `main`: anybody can have certificates ordered for made-up names below shop.test";
+            assert!(warnings[0].starts_with(expected), "{warnings:?}");
+        }
+        for settings in ["allow: [a.test, b.test]", "allow: '*.shop.test', ask: 'http://127.0.0.1:9000/may'"] {
+            assert_eq!(check(directory, settings), Vec::<String>::new());
+        }
+    }
+}
+
 /// Warned of when two thirds of its life are over, and at most 14 days are left.
 #[test]
 fn certificates_that_end_soon_are_warned_of() {

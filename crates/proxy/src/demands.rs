@@ -4,11 +4,13 @@
 //! certificates that are there are looked up without a lock. Everything in it is bounded: what does not fit is refused.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use config::AcmeConfig;
+use net::places::client_key;
 use tls::Identity;
 use tokio::sync::{Notify, oneshot};
 use transport::NoCertificate;
@@ -24,8 +26,16 @@ const MAX_WAITING: usize = 8192;
 /// Names whose refusal is remembered, in one keystore.
 const MAX_REFUSED: usize = 16_384;
 
+/// Of these places one client (an IPv4 address or an IPv6 /64) has three quarters at most.
+const fn share(most: usize) -> usize {
+    most - most / 4
+}
+
 /// The table is full.
 pub const FULL: NoCertificate = NoCertificate("too many handshakes wait for certificates");
+
+/// One client has its share of the table.
+pub const CLIENT_FULL: NoCertificate = NoCertificate("too many handshakes of this client wait for certificates");
 
 /// The certificate did not come in time.
 pub const TOO_LATE: NoCertificate = NoCertificate("the certificate did not come within `wait`");
@@ -50,6 +60,8 @@ struct Table {
     /// Names that are refused, until when and why.
     refused: HashMap<Box<str>, (Instant, NoCertificate)>,
     waiting: usize,
+    /// How many of them are of one client, for those that are known.
+    of_clients: HashMap<IpAddr, usize>,
 }
 
 #[derive(Debug, Default)]
@@ -57,17 +69,28 @@ struct Waited {
     waiters: Vec<oneshot::Sender<Result<(), NoCertificate>>>,
     /// Whoever orders has seen it.
     is_taken: bool,
+    /// The client that asked first (an IPv4 address or an IPv6 /64), if it is known.
+    client: Option<IpAddr>,
 }
 
 /// One handshake that waits; leaves the table when it is dropped.
 struct Waiting<'a> {
     demands: &'a Demands,
+    client: Option<IpAddr>,
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let mut table = self.demands.table();
         table.waiting = table.waiting.saturating_sub(1);
+        if let Some(client) = self.client
+            && let Some(count) = table.of_clients.get_mut(&client)
+        {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                table.of_clients.remove(&client);
+            }
+        }
     }
 }
 
@@ -91,11 +114,12 @@ impl Demands {
         self.held.load().contains_key(name)
     }
 
-    /// Waits for the certificate of a name, `limit` at most.
+    /// Waits for the certificate of a name, `limit` at most. `client`: whose handshake it is, if that is known.
     ///
     /// # Errors
-    /// It is refused, did not come in time, or too many wait already.
-    pub async fn wait(&self, name: &str, limit: Duration) -> Result<(), NoCertificate> {
+    /// It is refused, did not come in time, or too many wait already, of this client or of all.
+    pub async fn wait(&self, name: &str, client: Option<IpAddr>, limit: Duration) -> Result<(), NoCertificate> {
+        let client = client.map(client_key);
         let (receiver, _waiting) = {
             let mut table = self.table();
             // It may have come since the handshake looked.
@@ -115,14 +139,16 @@ impl Demands {
                     return Err(FULL);
                 }
             }
+            table.check_share(name, client)?;
             let (sender, receiver) = oneshot::channel();
-            let waited = table.waited_for.entry(name.into()).or_default();
+            let waited = table.waited_for.entry(name.into()).or_insert_with(|| Waited { client, ..Waited::default() });
             if waited.waiters.len() == waited.waiters.capacity() {
                 waited.waiters.retain(|waiter| !waiter.is_closed());
             }
             waited.waiters.push(sender);
             table.waiting += 1;
-            (receiver, Waiting { demands: self })
+            client.into_iter().for_each(|client| *table.of_clients.entry(client).or_default() += 1);
+            (receiver, Waiting { demands: self, client })
         };
         self.news.notify_one();
         match tokio::time::timeout(limit, receiver).await {
@@ -151,6 +177,11 @@ impl Demands {
     /// Whether somebody still waits for a name.
     pub fn is_waited_for(&self, name: &str) -> bool {
         self.table().waited_for.get(name).is_some_and(Waited::is_waited_for)
+    }
+
+    /// The client that asked for a name first, of those who wait for it: an IPv4 address or an IPv6 /64; none if nobody knows.
+    pub fn client(&self, name: &str) -> Option<IpAddr> {
+        self.table().waited_for.get(name)?.client
     }
 
     /// Forgets a name that nobody waits for any more; the next handshake demands it anew.
@@ -218,6 +249,15 @@ impl Table {
         None
     }
 
+    /// Whether a client may have one more place, for a name that is waited for already or for another one.
+    fn check_share(&self, name: &str, client: Option<IpAddr>) -> Result<(), NoCertificate> {
+        let Some(own) = client else { return Ok(()) };
+        let names = || self.waited_for.values().filter(|waited| waited.client == client).count();
+        let has_share = self.of_clients.get(&own).is_some_and(|count| *count >= share(MAX_WAITING))
+            || (!self.waited_for.contains_key(name) && names() >= share(MAX_NAMES));
+        if has_share { Err(CLIENT_FULL) } else { Ok(()) }
+    }
+
     fn tell(&mut self, name: &str, outcome: Result<(), NoCertificate>) {
         let waiters = self.waited_for.remove(name).map(|waited| waited.waiters).unwrap_or_default();
         // Who has gone needs no answer.
@@ -279,8 +319,8 @@ impl OnDemand {
     ///
     /// # Errors
     /// As [`Demands::wait`].
-    pub async fn wait(&self, name: &str) -> Result<(), NoCertificate> {
-        self.demands.wait(name, self.wait).await
+    pub async fn wait(&self, name: &str, client: Option<IpAddr>) -> Result<(), NoCertificate> {
+        self.demands.wait(name, client, self.wait).await
     }
 }
 
@@ -310,7 +350,7 @@ mod tests {
     #[tokio::test]
     async fn all_who_wait_for_a_name_go_on_with_one_certificate() {
         let demands = demands();
-        let (mut one, mut other) = (pin!(demands.wait("a.test", LONG)), pin!(demands.wait("a.test", LONG)));
+        let (mut one, mut other) = (pin!(demands.wait("a.test", None, LONG)), pin!(demands.wait("a.test", None, LONG)));
         assert!(polled(one.as_mut()).is_pending() && polled(other.as_mut()).is_pending());
         assert_eq!(demands.take(), ["a.test".into()]);
         assert!(demands.take().is_empty(), "it is told of once");
@@ -318,36 +358,36 @@ mod tests {
         assert_eq!(demands.take(), ["a.test".into()], "whoever comes next hears of it, too");
         demands.serve(&[("a.test".into(), identity())]);
         assert_eq!((one.await, other.await), (Ok(()), Ok(())));
-        assert_eq!(demands.wait("a.test", LONG).await, Ok(()), "it is there");
+        assert_eq!(demands.wait("a.test", None, LONG).await, Ok(()), "it is there");
         demands.remove("a.test");
-        assert!(!demands.has("a.test") && polled(pin!(demands.wait("a.test", LONG))).is_pending());
+        assert!(!demands.has("a.test") && polled(pin!(demands.wait("a.test", None, LONG))).is_pending());
     }
 
     #[tokio::test]
     async fn a_refusal_holds_for_its_time() {
         let demands = demands();
-        let mut one = pin!(demands.wait("a.test", LONG));
+        let mut one = pin!(demands.wait("a.test", None, LONG));
         assert!(polled(one.as_mut()).is_pending());
         demands.refuse("a.test", NO, LONG);
-        assert_eq!((one.await, demands.wait("a.test", LONG).await), (Err(NO), Err(NO)));
+        assert_eq!((one.await, demands.wait("a.test", None, LONG).await), (Err(NO), Err(NO)));
         assert!(demands.take().is_empty(), "nobody is told of a name that is refused");
         demands.refuse("b.test", NO, Duration::ZERO);
-        assert!(polled(pin!(demands.wait("b.test", LONG))).is_pending());
+        assert!(polled(pin!(demands.wait("b.test", None, LONG))).is_pending());
         // A certificate ends it.
         demands.serve(&[("a.test".into(), identity())]);
-        assert_eq!(demands.wait("a.test", LONG).await, Ok(()));
+        assert_eq!(demands.wait("a.test", None, LONG).await, Ok(()));
     }
 
     #[tokio::test]
     async fn who_has_gone_is_not_waited_for() {
         let demands = demands();
         {
-            let mut gone = Box::pin(demands.wait("a.test", LONG));
+            let mut gone = Box::pin(demands.wait("a.test", None, LONG));
             assert!(polled(gone.as_mut()).is_pending());
         }
         assert!(!demands.is_waited_for("a.test") && demands.take().is_empty());
         assert_eq!(demands.table().waiting, 0);
-        assert_eq!(demands.wait("a.test", Duration::from_millis(1)).await, Err(TOO_LATE));
+        assert_eq!(demands.wait("a.test", None, Duration::from_millis(1)).await, Err(TOO_LATE));
     }
 
     #[tokio::test]
@@ -356,15 +396,15 @@ mod tests {
         let mut waiting = Vec::new();
         for i in 0..MAX_NAMES {
             let (demands, name) = (&demands, format!("n{i}.test"));
-            let mut one = Box::pin(async move { demands.wait(&name, LONG).await });
+            let mut one = Box::pin(async move { demands.wait(&name, None, LONG).await });
             assert!(polled(one.as_mut()).is_pending(), "{i}");
             waiting.push(one);
         }
-        assert_eq!(demands.wait("more.test", LONG).await, Err(FULL));
-        let mut known = pin!(demands.wait("n7.test", LONG));
+        assert_eq!(demands.wait("more.test", None, LONG).await, Err(FULL));
+        let mut known = pin!(demands.wait("n7.test", None, LONG));
         assert!(polled(known.as_mut()).is_pending(), "who waits for a name that is waited for has room");
         waiting.pop();
-        assert!(polled(pin!(demands.wait("more.test", LONG))).is_pending(), "who has gone makes room");
+        assert!(polled(pin!(demands.wait("more.test", None, LONG))).is_pending(), "who has gone makes room");
         for i in 0..=MAX_REFUSED {
             demands.refuse(&format!("r{i}.test"), NO, LONG);
         }
@@ -374,9 +414,43 @@ mod tests {
     #[tokio::test]
     async fn handshakes_that_wait_for_one_name_are_bounded() {
         let demands = demands();
-        let mut waiting: Vec<_> = (0..MAX_WAITING).map(|_| Box::pin(demands.wait("a.test", LONG))).collect();
+        let mut waiting: Vec<_> = (0..MAX_WAITING).map(|_| Box::pin(demands.wait("a.test", None, LONG))).collect();
         assert!(waiting.iter_mut().all(|one| polled(one.as_mut()).is_pending()));
-        assert_eq!(demands.wait("a.test", LONG).await, Err(FULL));
+        assert_eq!(demands.wait("a.test", None, LONG).await, Err(FULL));
+    }
+
+    #[tokio::test]
+    async fn a_client_has_its_share_of_names_and_places() {
+        let demands = demands();
+        let client = |text: &str| Some(text.parse::<IpAddr>().unwrap());
+        let mut waiting = Vec::new();
+        for i in 0..share(MAX_NAMES) {
+            let (demands, name, client) = (&demands, format!("n{i}.test"), client(&format!("2001:db8::{i:x}")));
+            let mut one = Box::pin(async move { demands.wait(&name, client, LONG).await });
+            assert!(polled(one.as_mut()).is_pending(), "{i}");
+            waiting.push(one);
+        }
+        // Another address of the same /64.
+        let same = client("2001:db8::ffff:1");
+        assert_eq!(demands.wait("more.test", same, LONG).await, Err(CLIENT_FULL));
+        let mut known = pin!(demands.wait("n7.test", same, LONG));
+        assert!(polled(known.as_mut()).is_pending(), "a name that is waited for takes no other place");
+        for other in [client("2001:db8:0:1::1"), client("192.0.2.1"), None] {
+            assert!(polled(pin!(demands.wait("more.test", other, LONG))).is_pending(), "{other:?}");
+        }
+        assert_eq!((demands.client("n7.test"), demands.client("nobody.test")), (client("2001:db8::"), None));
+        let most = share(MAX_WAITING);
+        let mut many: Vec<_> =
+            (0..most).map(|_| Box::pin(demands.wait("n1.test", client("192.0.2.1"), LONG))).collect();
+        assert!(many.iter_mut().all(|one| polled(one.as_mut()).is_pending()));
+        assert_eq!(demands.wait("n1.test", client("192.0.2.1"), LONG).await, Err(CLIENT_FULL));
+        many.pop();
+        assert!(
+            polled(pin!(demands.wait("n1.test", client("192.0.2.1"), LONG))).is_pending(),
+            "who has gone makes room"
+        );
+        drop((waiting, many));
+        assert!(demands.table().of_clients.len() <= 1);
     }
 
     #[test]

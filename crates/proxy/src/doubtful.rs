@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use config::{
-    AcmeConfig, Action, AdminConfig, ChallengeKind, Conditions, Config, Endpoint, ForwardTo, HostPattern,
-    ListenerConfig, ServerAddress, Service, TlsConfig, TlsSettings, Trust, canonical_network,
+    AcmeConfig, Action, AdminConfig, ChallengeKind, Conditions, Config, ContractChoice, Endpoint, ForwardTo,
+    HostPattern, ListenerConfig, ServerAddress, Service, TlsConfig, TlsSettings, Trust, canonical_network,
 };
 use ipnet::IpNet;
 use tls::{Policy, ProtocolVersion};
@@ -19,6 +19,8 @@ pub fn warnings<'a>(config: &'a Config, front: impl Fn(&str) -> Option<&'a TlsFr
     texts.extend(admin_behind_routes(config));
     texts.extend(idle_conditions(config));
     texts.extend(unreached_challenges(config));
+    texts.extend(open_orders(config));
+    texts.extend(unvalidated_routes(config));
     texts.extend(tls_around_tls(config));
     for listener in &config.listeners {
         let Some((tls, front)) = listener.tls.as_ref().zip(front(&listener.name)) else { continue };
@@ -202,6 +204,42 @@ fn unreached_challenges(config: &Config) -> Vec<String> {
         )
     };
     unreached.map(text).collect()
+}
+
+/// Certificates that strangers have ordered for names that they make up.
+fn open_orders(config: &Config) -> Vec<String> {
+    let open = config.keystores.values().filter_map(|keystore| {
+        let on_demand = keystore.acme.as_ref()?.on_demand.as_ref().filter(|on_demand| on_demand.ask.is_none())?;
+        let parent = on_demand.allow.iter().find_map(|allowed| match allowed {
+            HostPattern::Wildcard(parent) => Some(parent),
+            HostPattern::Exact(_) => None,
+        })?;
+        Some((&keystore.name, parent))
+    });
+    let text = |(name, parent): (&String, &String)| {
+        format!(
+            "keystore `{name}`: anybody can have certificates ordered for made-up names below {parent}, until `max_names` or the authority's limits are \
+             reached and names that exist get none; set `ask` beside `allow`, or list the names"
+        )
+    };
+    open.map(text).collect()
+}
+
+/// Routes that name a contract and respond themselves, where nothing is validated, credentials included.
+fn unvalidated_routes(config: &Config) -> Vec<String> {
+    let unvalidated = config.routes.iter().filter_map(|route| {
+        let does = match route.action {
+            Action::Respond { .. } => "responds itself",
+            Action::Redirect { .. } => "redirects",
+            Action::Forward(_) | Action::Validate(_) => return None,
+        };
+        let ContractChoice::Named(contract) = &route.contract else { return None };
+        Some(format!(
+            "route `{}` {does}: of contract `{contract}` its lists of tokens and addresses hold there, and neither credentials nor anything else is validated; guard it by `policies`",
+            route.name
+        ))
+    });
+    unvalidated.collect()
 }
 
 /// HTTP/3 where private keys are on a key server, for which its handshakes cannot wait.

@@ -1,6 +1,7 @@
 //! The TLS handshake of an accepted connection, and the keys it may need from elsewhere.
 
 use std::cell::Cell;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,7 +38,10 @@ pub async fn open(
         }
     };
     let under_way = UnderWay { conn, worker, started, over: false };
-    let keys = ServedKeys { front, worker, until: coarse() + limit, waits_for: Cell::new(Duration::ZERO) };
+    let address = conn.client.map(|client| client.ip());
+    // Behind a proxy that is trusted there are many clients.
+    let client = address.filter(|_| !(conn.listener.reads_requests() && worker.pin().trusts(address)));
+    let keys = ServedKeys { front, worker, client, until: coarse() + limit, waits_for: Cell::new(Duration::ZERO) };
     let mut handshake = pin!(Transport::handshake(stream, first, session, &keys));
     let mut outcome = Deadline::new().within(limit, handshake.as_mut()).await;
     // What it waits for us is not its own time.
@@ -106,6 +110,8 @@ impl Drop for UnderWay<'_> {
 struct ServedKeys<'a> {
     front: &'a TlsFront,
     worker: &'a Worker,
+    /// Whose handshake it is; none if nobody knows.
+    client: Option<IpAddr>,
     /// When the handshake must be over, on the coarse clock.
     until: Duration,
     /// For how long the handshake may wait for a certificate; zero if it does not.
@@ -116,7 +122,7 @@ impl Keys for ServedKeys<'_> {
     async fn certificate(&self, server_name: &str) -> Result<(), NoCertificate> {
         let on_demand = self.front.on_demand().ok_or(demands::NOBODY)?;
         self.waits_for.set(on_demand.longest_wait());
-        on_demand.wait(server_name).await
+        on_demand.wait(server_name, self.client).await
     }
 
     async fn perform(&self, request: &KeyRequest, server_name: &str) -> Result<KeyResponse, KeyFailure> {

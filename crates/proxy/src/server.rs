@@ -317,8 +317,8 @@ impl Server {
         inner.udp_bound.clear();
     }
 
-    /// Where it listens: listener name, and address as bound.
-    pub fn endpoints(&self) -> Vec<(String, Endpoint)> {
+    /// Where it listens: listener name, transport (`tcp`, `udp`, `unix`), and address as bound. One with HTTP/3 has the first two.
+    pub fn endpoints(&self) -> Vec<(String, &'static str, Endpoint)> {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let generation = self.shared.generation.load();
         let listener =
@@ -329,8 +329,9 @@ impl Server {
             datagrams.or_else(http3).unwrap_or_default()
         };
         let tcp = inner.bound.iter().map(|(place, bound)| (listener(place), bound.endpoint().clone()));
-        let udp =
-            inner.udp_bound.iter().map(|(place, group)| (udp_listener(place), Endpoint::Tcp(group.bound.address())));
+        let tcp = tcp.map(|(name, endpoint)| (name, endpoint.transport(), endpoint));
+        let udp = inner.udp_bound.iter().map(|(place, group)| (udp_listener(place), group.bound.address()));
+        let udp = udp.map(|(name, address)| (name, "udp", Endpoint::Tcp(address)));
         tcp.chain(udp).collect()
     }
 

@@ -199,7 +199,8 @@ impl<K> Hub<K> {
         let mut endpoint = EndpointConfig::new(Arc::new(ResetKey(secrets.reset)));
         endpoint.cid_generator(move || Box::new(ids)).supported_versions(vec![VERSION]);
         let door = Door { acceptor: Arc::clone(&acceptor), chooser: None, outcome: Left::default() };
-        let config = ServerConfig::new(Arc::new(door), Arc::new(TokenKey(secrets.token)));
+        let mut config = ServerConfig::new(Arc::new(door), Arc::new(TokenKey(secrets.token)));
+        config.retry_token_lifetime(settings.retry_lifetime);
         Hub {
             listener,
             batch: Some(Batch::new()),

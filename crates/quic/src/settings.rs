@@ -36,6 +36,8 @@ pub struct Settings {
     pub send_buffer: u32,
     /// Handshakes under way of addresses that are not proved, from which on clients must prove theirs first (Retry): of all, and of one address.
     pub handshakes_before_retry: (usize, usize),
+    /// How long what a Retry gave proves an address.
+    pub retry_lifetime: Duration,
     /// Handshakes under way of addresses that are proved, of all and of one address, from which on the oldest gives way.
     pub max_handshakes: (usize, usize),
     /// The error code of streams and connections that are dropped without a word.

@@ -14,7 +14,7 @@ use net::inherited::Passed;
 use net::{Link, UdpBound, UdpListener};
 use quinn_proto::crypto::ServerConfig as _;
 use quinn_proto::transport_parameters::TransportParameters;
-use quinn_proto::{ConnectionError, Dir, Side};
+use quinn_proto::{ConnectionError, Dir, Side, TransportErrorCode};
 use tls::quic::Level;
 use tls::{QuicSession, ServerName};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -33,6 +33,7 @@ pub(crate) fn settings() -> Settings {
         connection_window: 1024 * 1024,
         send_buffer: 256 * 1024,
         handshakes_before_retry: (100, 25),
+        retry_lifetime: Duration::from_secs(60),
         max_handshakes: (1000, 100),
         abandoned: 0x10c,
     }
@@ -402,6 +403,24 @@ async fn under_load_an_address_is_proved_first() {
     let (mut client, connection) = server.connected().await;
     tokio::task::spawn_local(echo(connection));
     assert_eq!(client.exchange(b"after a Retry").await.unwrap(), b"after a Retry");
+}
+
+/// What somebody saw on another's path, or kept, proves nothing.
+#[tokio::test(flavor = "local")]
+async fn a_retry_token_is_good_for_one_address_and_a_while() {
+    let busy = Settings { handshakes_before_retry: (0, 0), ..settings() };
+    let stale = Settings { retry_lifetime: Duration::ZERO, ..busy.clone() };
+    for (settings, from) in [(&busy, Some("127.0.0.2")), (&busy, Some("127.0.0.1")), (&stale, None)] {
+        let server = Server::with(1, settings, Party::new(ALPN), |_, attempt| panic!("{attempt:?}"));
+        let mut client = server.connect();
+        client.retried().await;
+        if let Some(other) = from {
+            client = client.at(other).await;
+        }
+        client.until(|client| client.lost.is_some()).await;
+        let Some(ConnectionError::ConnectionClosed(close)) = &client.lost else { panic!("{:?}", client.lost) };
+        assert_eq!(close.error_code, TransportErrorCode::INVALID_TOKEN, "{from:?}");
+    }
 }
 
 #[tokio::test(flavor = "local")]

@@ -8,7 +8,7 @@ use crate::ech::EchKeys;
 use crate::ffi::{self, Owned};
 use crate::link::{self, Chosen, Link, Opening};
 use crate::remote::Remote;
-use crate::{Alert, ClientAuth, Error, ProtocolVersion, TicketKeys, key_method, policy, tickets};
+use crate::{Alert, ClientAuth, Error, Policy, ProtocolVersion, TicketKeys, key_method, policy, tickets};
 use aws_lc_sys as sys;
 use std::os::raw::{c_int, c_uint, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -110,9 +110,9 @@ impl Opening {
         self.chosen.as_ref().map(|chosen| &chosen.ticket_context)
     }
 
-    /// The client-certificate rule, once chosen.
-    pub(crate) fn client_auth(&self) -> Option<&ClientAuth> {
-        self.chosen.as_ref().and_then(|chosen| chosen.client_auth.as_deref())
+    /// The client-certificate rule and how strong chains must be, once chosen.
+    pub(crate) fn client_auth(&self) -> Option<(&ClientAuth, Policy)> {
+        self.chosen.as_ref().and_then(|chosen| Some((chosen.client_auth.as_deref()?, chosen.policy)))
     }
 
     /// Asks for the choice and sets it on the session; false if a certificate is to come first, whose name is left in the link.
@@ -177,7 +177,8 @@ impl Opening {
         link.key_type.set(Some(choice.identity.key_type()));
         link.algorithms.set(choice.identity.algorithms());
         link.remote.set(choice.identity.remote_key()?.map(|key| Box::new(Remote::new(key))));
-        self.chosen = Some(Chosen { alpn: choice.alpn, client_auth: choice.client_auth, ticket_context });
+        let Choice { alpn, client_auth, policy, .. } = choice;
+        self.chosen = Some(Chosen { alpn, client_auth, policy, ticket_context });
         Ok(())
     }
 }

@@ -3,7 +3,8 @@
 //! The library verifies that a chain is whole, current and trusted; which keys and digests are good enough is for us to say. Ruled by RFC 9325
 //! §4.2 and §4.3, RFC 9155, and the widely used server configurations: what `intermediate` rejects, OpenSSL rejects at security level 2.
 
-use crate::Policy;
+use crate::ffi::{self, Owned};
+use crate::{Alert, Policy};
 use aws_lc_sys as sys;
 use std::os::raw::{c_int, c_long};
 
@@ -34,7 +35,7 @@ const SIGNATURES: [i32; 10] = [
 const LEGACY_SIGNATURES: [i32; 2] = [sys::NID_sha1WithRSAEncryption, sys::NID_ecdsa_with_SHA1];
 
 /// The text for a verification result that this module sets, or of which the library says less.
-pub(crate) fn text(result: c_long) -> Option<&'static str> {
+fn own_text(result: c_long) -> Option<&'static str> {
     match i32::try_from(result).ok()? {
         sys::X509_V_ERR_HOSTNAME_MISMATCH => {
             Some("the server's name is not among its subject alternative names; a common name does not count")
@@ -47,6 +48,45 @@ pub(crate) fn text(result: c_long) -> Option<&'static str> {
         sys::X509_V_ERR_CA_MD_TOO_WEAK => Some("its chain holds a signature with a digest that is too weak"),
         _ => None,
     }
+}
+
+/// The text for a verification result.
+pub(crate) fn text(result: c_long) -> &'static str {
+    // SAFETY: the function maps any number to a string with static lifetime.
+    let theirs = || unsafe { ffi::static_text(sys::X509_verify_cert_error_string(result)) };
+    own_text(result).or_else(theirs).unwrap_or("verification failed")
+}
+
+/// What is wrong by now with the client's chain that a session holds, verified as in a full handshake: the alert that says so, and why.
+pub(crate) fn fault_of_client(
+    ssl: &Owned<sys::SSL>,
+    store: &Owned<sys::X509_STORE>,
+    depth: c_int,
+    policy: Policy,
+) -> Option<(Alert, &'static str)> {
+    let out_of_memory = Some((Alert::INTERNAL_ERROR, "no memory to verify it"));
+    // SAFETY: a fresh context is ours and goes before what it is made of: the session's chain, whose first is the leaf, and the store.
+    let result = unsafe {
+        let context = Owned::from_raw(sys::X509_STORE_CTX_new(), "making a verification");
+        let Ok(context) = context else { return out_of_memory };
+        let (context, chain) = (context.as_ptr(), sys::SSL_get_peer_full_cert_chain(ssl.as_ptr()));
+        let leaf = sys::OPENSSL_sk_value(chain.cast_const().cast(), 0).cast();
+        if sys::X509_STORE_CTX_init(context, store.as_ptr(), leaf, chain) != 1
+            || sys::X509_STORE_CTX_set_default(context, c"ssl_client".as_ptr()) != 1
+        {
+            return out_of_memory;
+        }
+        sys::X509_STORE_CTX_set_depth(context, depth);
+        sys::X509_STORE_CTX_set_verify_cb(context, callback(policy));
+        if sys::X509_verify_cert(context) == 1 {
+            return None;
+        }
+        c_long::from(sys::X509_STORE_CTX_get_error(context))
+    };
+    ffi::clear_errors();
+    // SAFETY: the function maps any number to an alert.
+    let alert = unsafe { sys::SSL_alert_from_verify_result(result) };
+    Some((u8::try_from(alert).map_or(Alert::INTERNAL_ERROR, Alert), text(result)))
 }
 
 /// As `SSL_set_verify` takes it.

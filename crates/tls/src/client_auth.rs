@@ -2,9 +2,8 @@
 //!
 //! Rules about names inside the certificate belong to the program, which sees it. Ruled by RFC 8446 §4.3.2 and RFC 5280.
 
-use crate::Error;
 use crate::ffi::{self, Owned};
-use crate::{Policy, chain, trust};
+use crate::{Alert, Error, Policy, chain, trust};
 use aws_lc_sys as sys;
 
 /// Certificates deeper than this below a root are rejected.
@@ -42,6 +41,19 @@ impl ClientAuth {
     /// What a ticket may not cross; see the field.
     pub(crate) fn digest(&self) -> &[u8; 32] {
         &self.digest
+    }
+
+    /// What is wrong by now with the client's chain that a resumed session holds; none if it would do in a full handshake.
+    pub(crate) fn fault_now(&self, ssl: &Owned<sys::SSL>, policy: Policy) -> Option<(Alert, &'static str)> {
+        chain::fault_of_client(ssl, &self.store, MAX_CHAIN_DEPTH, policy)
+    }
+
+    /// The rule as it is at another time: that of `seconds` after 1970.
+    #[cfg(test)]
+    pub(crate) fn at(self, seconds: i64) -> ClientAuth {
+        // SAFETY: the store is live, owns its parameters, and is not shared yet.
+        unsafe { sys::X509_VERIFY_PARAM_set_time(sys::X509_STORE_get0_param(self.store.as_ptr()), seconds) };
+        self
     }
 
     /// Puts the rule into a session. How strong chains must be is for `policy` to say.

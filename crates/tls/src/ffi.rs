@@ -64,6 +64,7 @@ foreign! {
     X509_STORE => X509_STORE_free, X509_STORE_up_ref;
     SSL_ECH_KEYS => SSL_ECH_KEYS_free, SSL_ECH_KEYS_up_ref;
     EVP_HPKE_KEY => EVP_HPKE_KEY_free;
+    X509_STORE_CTX => X509_STORE_CTX_free;
     X509 => X509_free;
     X509_CRL => X509_CRL_free;
     BIO => BIO_free;

@@ -120,11 +120,9 @@ pub(crate) fn version(ssl: &Owned<sys::SSL>) -> ProtocolVersion {
     ProtocolVersion::from_number(u16::try_from(number).unwrap_or(0))
 }
 
-/// Whether the peer's certificate has not expired by now; none if it sent none.
-pub(crate) fn peer_is_current(ssl: &Owned<sys::SSL>) -> Option<bool> {
-    let certificate = peer_certificate(ssl)?;
-    // SAFETY: the certificate is live and owns its dates. The comparison is negative for the past and 0 for an unreadable date.
-    Some(unsafe { sys::X509_cmp_current_time(sys::X509_get0_notAfter(certificate.as_ptr())) > 0 })
+/// Whether the session holds a certificate of the peer.
+pub(crate) fn holds_certificate(ssl: &Owned<sys::SSL>) -> bool {
+    peer_certificate(ssl).is_some()
 }
 
 /// SNI as sent, lower case, if it is a valid name.

@@ -7,7 +7,7 @@ use crate::chooser::Chooser;
 use crate::ffi::Owned;
 use crate::flight::Flight;
 use crate::remote::Remote;
-use crate::{Alert, ClientAuth, Error, KeyType, TicketKeys};
+use crate::{Alert, ClientAuth, Error, KeyType, Policy, TicketKeys};
 use aws_lc_sys as sys;
 use std::cell::Cell;
 use std::net::IpAddr;
@@ -34,6 +34,8 @@ pub(crate) struct Opening {
 pub(crate) struct Chosen {
     pub(crate) alpn: Arc<[Vec<u8>]>,
     pub(crate) client_auth: Option<Arc<ClientAuth>>,
+    /// How strong the client's chain must be.
+    pub(crate) policy: Policy,
     /// The choice's context and the client-certificate rule in one.
     pub(crate) ticket_context: [u8; 32],
 }

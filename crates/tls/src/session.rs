@@ -13,7 +13,7 @@ use crate::chain;
 use crate::ffi::{self, Owned};
 use crate::link::{Link, Opening, Origin};
 use crate::remote::{KeyRequest, KeyResponse, Remote};
-use crate::{Acceptor, Alert, Chooser, ClientAuth, Connector, Error, Info, ProtocolVersion, ServerName, info};
+use crate::{Acceptor, Alert, Chooser, ClientAuth, Connector, Error, Info, Policy, ProtocolVersion, ServerName, info};
 use aws_lc_sys as sys;
 use std::fmt;
 use std::os::raw::{c_int, c_void};
@@ -339,22 +339,22 @@ pub(crate) fn establish(ssl: &Owned<sys::SSL>, link: &Link) -> Result<(), (Alert
     // SAFETY: the session is live.
     let resumed = unsafe { sys::SSL_session_reused(ssl.as_ptr()) } == 1;
     let rule = opening.client_auth().filter(|_| resumed);
-    match rule.and_then(|rule| fault_of_resumed_peer(ssl, rule)) {
+    match rule.and_then(|(rule, policy)| fault_of_resumed_peer(ssl, rule, policy)) {
         Some((alert, why)) => Err((alert, Error::PeerCertificate(why.into()))),
         None => Ok(()),
     }
 }
 
-/// What is wrong with the client certificate that a resumed session carries: the library does not look at it again.
-fn fault_of_resumed_peer(ssl: &Owned<sys::SSL>, rule: &ClientAuth) -> Option<(Alert, &'static str)> {
-    match info::peer_is_current(ssl) {
-        Some(true) => None,
-        Some(false) => Some((Alert::CERTIFICATE_EXPIRED, "it expired since the session began")),
-        None if !rule.is_required() => None,
-        None if info::version(ssl) == ProtocolVersion::Tls13 => {
+/// What is wrong with the client's chain that a resumed session carries: the library does not look at it again, and since the session began
+/// certificates may have expired, and revocation lists become stale.
+fn fault_of_resumed_peer(ssl: &Owned<sys::SSL>, rule: &ClientAuth, policy: Policy) -> Option<(Alert, &'static str)> {
+    match info::holds_certificate(ssl) {
+        true => rule.fault_now(ssl, policy),
+        false if !rule.is_required() => None,
+        false if info::version(ssl) == ProtocolVersion::Tls13 => {
             Some((Alert::CERTIFICATE_REQUIRED, "the resumed session holds none"))
         }
-        None => Some((Alert::HANDSHAKE_FAILURE, "the resumed session holds none")),
+        false => Some((Alert::HANDSHAKE_FAILURE, "the resumed session holds none")),
     }
 }
 
@@ -372,10 +372,7 @@ impl Error {
             return Error::PeerAlert(Alert(alert));
         }
         if faults.iter().any(|fault| fault.is_ssl(sys::SSL_R_CERTIFICATE_VERIFY_FAILED)) {
-            // SAFETY: the function maps any number to a string with static lifetime.
-            let theirs = || unsafe { ffi::static_text(sys::X509_verify_cert_error_string(verify_result)) };
-            let why = chain::text(verify_result).or_else(theirs);
-            return Error::PeerCertificate(why.unwrap_or("verification failed").into());
+            return Error::PeerCertificate(chain::text(verify_result).into());
         }
         // libssl's own reason is behind that of the part that failed under it, e.g. a cipher.
         let Some(first) = faults.iter().find(|fault| fault.is_from_ssl()).or(faults.first()) else {

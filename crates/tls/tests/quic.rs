@@ -189,6 +189,26 @@ fn client_certificates_are_asked_for_and_verified() {
 }
 
 #[test]
+fn a_session_of_a_client_that_was_revoked_is_not_resumed() {
+    let authority = Authority::new("root");
+    let (issued, own, acceptor) = (authority.issue(ECDSA), authority.issue(ECDSA), acceptor());
+    let rule = |revoked: &[&[u8]]| {
+        let list = authority.revoke(revoked);
+        Some(Arc::new(ClientAuth::new(std::slice::from_ref(&authority.der), &[list], true).unwrap()))
+    };
+    let (connector, current) = (connector(&authority, &["h3"], Some(&own)), rule(&[]));
+    for resumed in [false, true] {
+        let mut sides = Sides::new(&connector, &acceptor, Choice { client_auth: current.clone(), ..h3(&issued) });
+        assert_eq!(sides.run(usize::MAX).1, Ok(Handshake::Done));
+        assert_eq!(sides.server.info().unwrap().resumed, resumed);
+    }
+    let revoked = rule(&[&[0x0a, 0xbc]]);
+    let mut sides = Sides::new(&connector, &acceptor, Choice { client_auth: revoked, ..h3(&issued) });
+    assert_eq!(sides.run(usize::MAX).1, Err(Error::PeerCertificate("certificate revoked".into())));
+    assert_eq!(sides.server.alert(), Some(Alert(44)));
+}
+
+#[test]
 fn a_key_elsewhere_is_waited_for() {
     let authority = Authority::new("root");
     let issued = authority.issue(ECDSA);

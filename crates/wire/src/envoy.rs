@@ -53,11 +53,11 @@ pub enum Processing<'m> {
 pub enum BodyMode {
     /// Not at all.
     None,
-    /// Piece by piece.
+    /// Piece by piece, without waiting for the word to the head.
     Streamed,
     /// Whole.
     Buffered,
-    /// In a way that shows less than the whole, or that changes it.
+    /// In a way that shows less than the whole, that changes it, or that sends the head on before the body is shown.
     Other,
 }
 
@@ -158,15 +158,18 @@ fn only(message: &[u8], number: u32) -> Result<Option<&[u8]>, Malformed> {
 }
 
 fn read_mode(configuration: &[u8]) -> Result<BodyMode, Malformed> {
-    let mut mode = None;
+    let (mut mode, mut is_unasked) = (None, None);
     for field in fields(configuration) {
-        if let (1, value) = field? {
-            once(&mut mode, value.varint()?)?;
+        match field? {
+            (1, value) => once(&mut mode, value.varint()?)?,
+            // `send_body_without_waiting_for_header_response`
+            (3, value) => once(&mut is_unasked, value.varint()? != 0)?,
+            _ => {}
         }
     }
     Ok(match mode {
         None | Some(0) => BodyMode::None,
-        Some(1) => BodyMode::Streamed,
+        Some(1) if is_unasked == Some(true) => BodyMode::Streamed,
         Some(2) => BodyMode::Buffered,
         Some(_) => BodyMode::Other,
     })
@@ -354,24 +357,29 @@ mod tests {
 
     #[test]
     fn a_processing_request_is_one_thing() {
-        let head = |mode: Option<u64>| {
+        let head = |mode: Option<(u64, u64)>| {
             let mut message = Vec::new();
             put_message(2, &mut message, |headers| {
                 put_message(1, headers, |list| field(1, b":method", b"GET", list));
                 put_varint(3, 1, headers);
             });
-            if let Some(mode) = mode {
-                put_message(11, &mut message, |configuration| put_varint(1, mode, configuration));
+            if let Some((mode, is_unasked)) = mode {
+                put_message(11, &mut message, |configuration| {
+                    put_varint(1, mode, configuration);
+                    put_varint(3, is_unasked, configuration);
+                });
             }
             message
         };
         for (mode, expected) in [
             (None, None),
-            (Some(0), Some(BodyMode::None)),
-            (Some(1), Some(BodyMode::Streamed)),
-            (Some(2), Some(BodyMode::Buffered)),
-            (Some(3), Some(BodyMode::Other)),
-            (Some(4), Some(BodyMode::Other)),
+            (Some((0, 0)), Some(BodyMode::None)),
+            (Some((1, 0)), Some(BodyMode::Other)),
+            (Some((1, 1)), Some(BodyMode::Streamed)),
+            (Some((2, 0)), Some(BodyMode::Buffered)),
+            (Some((2, 1)), Some(BodyMode::Buffered)),
+            (Some((3, 1)), Some(BodyMode::Other)),
+            (Some((4, 0)), Some(BodyMode::Other)),
         ] {
             let message = head(mode);
             let fields = vec![(&b":method"[..], &b"GET"[..])];

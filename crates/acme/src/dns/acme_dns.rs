@@ -8,7 +8,7 @@ use transport::Transport;
 use wire::http::Method;
 
 use super::TxtRecord;
-use crate::client::shown;
+use crate::foreign::shown;
 
 /// Largest file of accounts.
 const MAX_ACCOUNTS_BYTES: u64 = 1024 * 1024;

@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, Command};
 
 use super::{Change, TxtRecord};
-use crate::client::shown;
+use crate::foreign::shown;
 
 /// What is kept of its output.
 const MAX_OUTPUT_BYTES: usize = 4096;

@@ -181,13 +181,14 @@ impl Keeper {
     /// Has a name ordered that was agreed to.
     fn admit(&mut self, name: &str, now: SystemTime) {
         let is_begun = self.is_begun(name);
+        let client = self.on_demand.as_ref().and_then(|gate| gate.demands.client(name));
         if let Some(gate) = self.on_demand.as_mut().filter(|_| !is_begun) {
-            gate.note_order(now);
+            gate.note_order(name, now);
         }
         for key_type in self.acme.key_types.clone() {
             let wanted = Wanted { subject: Subject::Name(name.to_owned()), key_type };
             let entry = self.entries.entry(wanted).or_default();
-            (entry.on_demand, entry.is_agreed) = (true, true);
+            (entry.on_demand, entry.is_agreed, entry.client) = (true, true, client);
             entry.record.demanded = entry.record.demanded.filter(|_| is_begun).or(Some(now));
         }
     }

@@ -1,5 +1,6 @@
 //! What is known of one certificate, and when it is to be ordered.
 
+use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
 use tokio::task::AbortHandle;
@@ -27,6 +28,8 @@ pub(super) struct Entry {
     pub(super) on_demand: bool,
     /// It may be ordered: it was agreed to since the last order.
     pub(super) is_agreed: bool,
+    /// The client for which it is ordered (an IPv4 address or an IPv6 /64), where that is known.
+    pub(super) client: Option<IpAddr>,
     /// Until when it was refused.
     pub(super) refused_until: Option<SystemTime>,
 }

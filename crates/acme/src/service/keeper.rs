@@ -1,6 +1,7 @@
 //! One keystore: what it wants, what is there, and what is due.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -13,8 +14,9 @@ use super::{News, Suggestion};
 use crate::authority::Authority;
 use crate::dns::Zones;
 use crate::elsewhere::KeyServers;
+use crate::foreign::is_same_directory;
 use crate::internal;
-use crate::on_demand::Gatekeeper;
+use crate::on_demand::{self, Gatekeeper};
 use crate::storage::{Lock, Storage};
 use crate::wanted::{Subject, Wanted};
 
@@ -131,7 +133,7 @@ impl Keeper {
         for (wanted, entry) in &mut self.entries {
             let is_due = entry.running.is_none() && entry.ask_again.is_none_or(|again| again <= now);
             let (true, Some(held), Some(issuer)) = (is_due, &entry.held, &entry.record.issued_by) else { continue };
-            let authority = self.authorities.iter().find(|authority| authority.config.url == *issuer);
+            let authority = self.authorities.iter().find(|authority| is_same_directory(&authority.config.url, issuer));
             let (Some(authority), Some(identifier)) = (authority.cloned(), held.identifier()) else { continue };
             let (sender, keystore) = (sender.clone(), keystore.to_owned());
             let (wanted, serial) = (wanted.clone(), held.serial.clone());
@@ -144,7 +146,7 @@ impl Keeper {
         }
     }
 
-    /// What is to be ordered now: what is missing first, then what ends first. Of one name, one order at a time.
+    /// What is to be ordered now, as [`Places::next`] says. Of one name, one order at a time.
     pub(super) fn due(&self, now: SystemTime) -> Vec<Wanted> {
         let running: BTreeSet<&Subject> = self
             .entries
@@ -152,27 +154,97 @@ impl Keeper {
             .filter(|(_, entry)| entry.running.is_some())
             .map(|(wanted, _)| &wanted.subject)
             .collect();
-        let is_running = |wanted: &Wanted| running.contains(&wanted.subject);
-        let under_way = self.entries.values().filter(|entry| entry.running.is_some()).count();
-        let mut due: Vec<(bool, SystemTime, &Wanted)> = self
-            .entries
-            .iter()
-            .filter(|(_, entry)| !entry.on_demand || entry.is_agreed)
-            .filter(|(wanted, entry)| entry.due(now, self.acme.options.retry_interval) <= now && !is_running(wanted))
-            .map(|(wanted, entry)| {
-                let end = entry.held.as_ref().map_or(SystemTime::UNIX_EPOCH, |held| held.validity.not_after);
-                (entry.on_demand, end, wanted)
-            })
-            .collect();
-        due.sort();
+        let mut places = Places::of(self.acme.options.max_orders, self.entries.values());
+        let is_due = |(wanted, entry): &(&Wanted, &Entry)| {
+            let may = !entry.on_demand || entry.is_agreed;
+            may && !running.contains(&wanted.subject) && entry.due(now, self.acme.options.retry_interval) <= now
+        };
+        let mut due: Vec<(&Wanted, &Entry)> = self.entries.iter().filter(is_due).collect();
         let mut chosen: Vec<Wanted> = Vec::new();
-        for (_, _, wanted) in due {
-            if under_way + chosen.len() < self.acme.options.max_orders
-                && !chosen.iter().any(|other| other.subject == wanted.subject)
-            {
-                chosen.push(wanted.clone());
-            }
+        while let Some(index) = places.next(&due) {
+            let (wanted, entry) = due.swap_remove(index);
+            places.take(entry.client);
+            due.retain(|(other, _)| other.subject != wanted.subject);
+            chosen.push(wanted.clone());
         }
         chosen
+    }
+}
+
+/// Places of orders under way, of which one client has three quarters at most, and as long as others wait no more than they.
+struct Places {
+    most: usize,
+    taken: usize,
+    of_clients: HashMap<IpAddr, usize>,
+}
+
+impl Places {
+    fn of<'e>(most: usize, entries: impl Iterator<Item = &'e Entry>) -> Places {
+        let mut places = Places { most, taken: 0, of_clients: HashMap::new() };
+        entries.filter(|entry| entry.running.is_some()).for_each(|entry| places.take(entry.client));
+        places
+    }
+
+    fn take(&mut self, client: Option<IpAddr>) {
+        self.taken += 1;
+        client.into_iter().for_each(|client| *self.of_clients.entry(client).or_default() += 1);
+    }
+
+    fn count(&self, client: Option<IpAddr>) -> usize {
+        client.and_then(|client| self.of_clients.get(&client).copied()).unwrap_or_default()
+    }
+
+    /// Which is ordered next, as long as there is a place: what nobody has to ask for before what clients ask for, what is missing before what ends, then for
+    /// whom fewest are under way, and who came first.
+    fn next(&self, due: &[(&Wanted, &Entry)]) -> Option<usize> {
+        if self.taken >= self.most {
+            return None;
+        }
+        let has_room = |entry: &Entry| self.count(entry.client) < on_demand::share(self.most);
+        let rank = |(wanted, entry): &(&Wanted, &Entry)| {
+            let end = entry.held.as_ref().map_or(SystemTime::UNIX_EPOCH, |held| held.validity.not_after);
+            (entry.on_demand, end, self.count(entry.client), entry.record.demanded, (*wanted).clone())
+        };
+        let open = due.iter().enumerate().filter(|(_, (_, entry))| has_room(entry));
+        open.min_by_key(|(_, one)| rank(one)).map(|(index, _)| index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::time::Duration;
+
+    /// The names in the order in which they are ordered while nothing ends, with so many places.
+    fn ordered(most: usize, entries: &[(&str, Option<&str>, u64)]) -> Vec<String> {
+        let known = entries.iter().map(|(name, client, second)| {
+            let mut entry = Entry { on_demand: true, is_agreed: true, ..Entry::default() };
+            entry.client = client.map(|client| client.parse().unwrap());
+            entry.record.demanded = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(*second));
+            (Wanted { subject: Subject::Name((*name).to_owned()), key_type: tls::KeyType::Ecdsa }, entry)
+        });
+        let known: BTreeMap<Wanted, Entry> = known.collect();
+        let (mut places, mut due) = (Places::of(most, std::iter::empty()), known.iter().collect::<Vec<_>>());
+        let mut names = Vec::new();
+        while let Some(index) = places.next(&due) {
+            let (wanted, entry) = due.swap_remove(index);
+            places.take(entry.client);
+            names.push(wanted.shown());
+        }
+        names
+    }
+
+    #[test]
+    fn no_client_takes_all_places_of_orders() {
+        let many = |name| (name, Some("192.0.2.1"), 1);
+        let greedy = [many("a.test"), many("b.test"), many("c.test"), many("d.test"), many("e.test")];
+        assert_eq!(ordered(4, &greedy), ["a.test", "b.test", "c.test"], "three of four");
+        assert_eq!(ordered(1, &greedy), ["a.test"]);
+        let with = |others: &[(&'static str, Option<&'static str>, u64)]| [&greedy, others].concat();
+        assert_eq!(ordered(4, &with(&[("z.test", Some("2001:db8::"), 9)])), ["a.test", "z.test", "b.test", "c.test"]);
+        // Of those whose client nobody knows, whoever came first; they are no one client.
+        let unknown = [("y.test", None, 3), ("x.test", None, 4), ("w.test", None, 2)];
+        assert_eq!(ordered(4, &with(&unknown)), ["a.test", "w.test", "y.test", "x.test"]);
     }
 }

@@ -102,7 +102,11 @@ impl Keeper {
         for name in gate.demands.take() {
             match self.refusal(&name, now) {
                 Some(refusal) => self.refuse(keystore, &name, refusal, reporter),
-                None => peers.demand(keystore, &name),
+                None => {
+                    peers.demand(keystore, &name);
+                    // Who orders does not know the client.
+                    self.on_demand.iter_mut().for_each(|gate| gate.note_cause(&name, now));
+                }
             }
         }
     }
@@ -116,7 +120,7 @@ impl Keeper {
         let (demands, limit) = (Arc::clone(&gate.demands), gate.config.options.wait);
         let (peers, keystore) = (Arc::clone(peers), keystore.to_owned());
         tokio::task::spawn_local(async move {
-            let outcome = demands.wait(&name, limit).await;
+            let outcome = demands.wait(&name, None, limit).await;
             if let Err(why) = outcome.map_err(|why| why.0)
                 && on_demand::is_final(why)
             {

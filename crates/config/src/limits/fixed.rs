@@ -603,7 +603,7 @@ const UPSTREAMS: &[FixedBound] = &[
     bound(
         "proxy/src/background/schedule.rs",
         "PAUSE",
-        "Pause between fetches that unknown key ids cause",
+        "Pause between fetches that tokens cause which no known key has signed",
         "5s",
         "Tokens cannot make a key set be fetched all the time.",
     ),

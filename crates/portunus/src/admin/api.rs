@@ -36,11 +36,13 @@ pub enum View {
     Shadow,
     /// Key servers and how they fare.
     KeyServers,
+    /// Rates of the last minutes.
+    History,
 }
 
 impl View {
     /// Each of them, and the last segment of its path.
-    pub const ALL: [(&'static str, View); 14] = [
+    pub const ALL: [(&'static str, View); 15] = [
         ("status", View::Status),
         ("listeners", View::Listeners),
         ("routes", View::Routes),
@@ -55,6 +57,7 @@ impl View {
         ("clients", View::Clients),
         ("shadow", View::Shadow),
         ("key-servers", View::KeyServers),
+        ("history", View::History),
     ];
 }
 

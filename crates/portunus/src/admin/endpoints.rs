@@ -108,6 +108,7 @@ pub const PAGES: &[(&str, &str, &str)] = &[
     ("GET", "/api/v1/clients", "heaviest clients by bytes"),
     ("GET", "/api/v1/shadow", "as `/shadow`"),
     ("GET", "/api/v1/key-servers", "key servers with state, connections, operations"),
+    ("GET", "/api/v1/history", "rates of the last ten minutes, one point each two seconds"),
     ("GET", "/api/v1/events", "server-sent events: all of that once a second, with rates"),
     ("GET", "/api/v1/openapi.json", "the OpenAPI document of the API"),
     ("POST", "/api/v1/reload", "as `/reload`"),

@@ -17,6 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::MissedTickBehavior;
 
 use super::api::{Operable, View};
+use super::rates::Rates;
 
 /// Between two events.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -82,7 +83,8 @@ struct History {
 impl History {
     fn event(&mut self, role: &dyn Operable) -> Value {
         let (now, snapshot) = (Instant::now(), role.totals());
-        let rates = self.last.as_ref().map(|(at, last)| rates(&snapshot, last, now.duration_since(*at)));
+        let rates =
+            self.last.as_ref().map(|(at, last)| Rates::between(&snapshot, last, now.duration_since(*at)).json());
         let mut rejections = role.view(View::Rejections);
         self.note_recent(&mut rejections, &snapshot);
         let member = |view: View, name: &str| role.view(view).get_mut(name).map(Value::take);
@@ -111,25 +113,4 @@ impl History {
             self.faults.pop_front();
         }
     }
-}
-
-/// What came between two moments, per second.
-fn rates(now: &Snapshot, last: &Snapshot, elapsed: Duration) -> Value {
-    let (total, before) = (now.total(), last.total());
-    let rate = |now: u64, before: u64| {
-        let rate = now.saturating_sub(before) as f64 / elapsed.as_secs_f64().max(0.001);
-        (rate * 10.0).round() / 10.0
-    };
-    let errors = |snapshot: &Snapshot| snapshot.by_class().into_iter().next_back().unwrap_or_default();
-    let latency = now.latency.since(&last.latency);
-    let millis = |thousandths| latency.percentile(thousandths).map(|time| time.as_secs_f64() * 1_000.0);
-    json!({
-        "requests": rate(total.requests, before.requests),
-        "server_errors": rate(errors(now), errors(last)),
-        "connections": rate(total.accepted, before.accepted),
-        "handshakes": rate(total.full_handshakes + total.resumed_handshakes, before.full_handshakes + before.resumed_handshakes),
-        "bytes_received": rate(total.received, before.received),
-        "bytes_sent": rate(total.sent, before.sent),
-        "latency_ms": { "p50": millis(500), "p95": millis(950), "p99": millis(990) },
-    })
 }

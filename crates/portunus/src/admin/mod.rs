@@ -14,12 +14,14 @@ mod admit;
 mod dashboard;
 mod document;
 mod listen;
+mod rates;
 mod seats;
 mod secure;
 pub mod place;
 
 pub use api::{Change, Operable, Rejection, View};
 pub use endpoints::PAGES;
+pub use rates::Rates;
 
 use std::io;
 use std::sync::Arc;

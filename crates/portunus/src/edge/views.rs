@@ -34,6 +34,7 @@ impl Edge {
         match view {
             View::Status => self.status(&generation),
             View::Listeners => json!({ "listeners": self.listeners(&generation.config) }),
+            View::History => self.history.show(),
             View::Routes => json!({ "routes": routes(&generation, &self.reporter.snapshot()) }),
             View::Upstreams => json!({ "upstreams": upstreams(&generation, &self.reporter.snapshot()) }),
             View::Certificates => certificates(&generation),
@@ -96,9 +97,18 @@ impl Edge {
         let (snapshot, bound) = (self.reporter.snapshot(), self.server.endpoints());
         let entry = |name: &str, kind: &str, is_tls: bool| {
             let totals = snapshot.listeners.get(name).copied().unwrap_or_default();
-            let addresses = bound.iter().filter(|(other, _)| other == name).map(|(_, address)| address.to_string());
+            let own = bound.iter().filter(|(other, ..)| other == name);
+            let sockets: Vec<_> = own.map(|(_, transport, address)| (*transport, address.to_string())).collect();
+            let mut addresses: Vec<&String> = Vec::new();
+            for (_, address) in &sockets {
+                if !addresses.contains(&address) {
+                    addresses.push(address);
+                }
+            }
+            let socket = |(transport, address): &(&str, String)| json!({ "transport": transport, "address": address });
             json!({
-                "name": name, "kind": kind, "tls": is_tls, "addresses": addresses.collect::<Vec<_>>(),
+                "name": name, "kind": kind, "tls": is_tls, "addresses": addresses,
+                "sockets": sockets.iter().map(socket).collect::<Vec<_>>(),
                 "connections": { "open": totals.open(), "accepted": totals.accepted },
                 "requests": totals.requests,
                 "handshakes": { "full": totals.full_handshakes, "resumed": totals.resumed_handshakes },

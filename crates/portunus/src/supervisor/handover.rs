@@ -62,46 +62,38 @@ pub struct Belongings {
 #[derive(Debug)]
 pub struct Handover {
     launcher: Arc<Launcher>,
-    pid: u32,
-    task: JoinHandle<Result<(), Vec<String>>>,
+    task: JoinHandle<Result<u32, Vec<String>>>,
 }
 
 impl Handover {
-    /// Starts the new process.
-    ///
-    /// # Errors
-    /// It cannot be started.
-    pub fn begin(launcher: &Arc<Launcher>, belongings: Belongings) -> Result<Handover, Vec<String>> {
-        let (channel, theirs) = Channel::pair().map_err(|error| vec![error.to_string()])?;
-        let pid = launcher.start(&theirs).map_err(|problem| vec![problem])?;
-        // The other end is the new process's alone: if it ends, nobody else may hold that open.
-        drop(theirs);
+    /// Has the new process started. Waits for nobody: the launcher is asked beside, and may take its time.
+    pub fn begin(launcher: &Arc<Launcher>, belongings: Belongings) -> Handover {
         let launcher = Arc::clone(launcher);
-        let watched = Arc::clone(&launcher);
+        let asked = Arc::clone(&launcher);
         let task = tokio::task::spawn_blocking(move || {
-            let outcome = converse(&channel, belongings).and_then(|()| match watched.ended() {
+            let (channel, theirs) = Channel::pair().map_err(|error| vec![error.to_string()])?;
+            let pid = asked.start(&theirs).map_err(|problem| vec![problem])?;
+            tracing::info!(pid, "upgrade: the new process is started");
+            // The other end is the new process's alone: if it ends, nobody else may hold that open.
+            drop(theirs);
+            let outcome = converse(&channel, belongings).and_then(|()| match asked.ended() {
                 // Its last word was that it serves.
                 Some(_) => Err(Failure::Gone),
-                None => Ok(()),
+                None => Ok(pid),
             });
             outcome.map_err(|problem| {
                 give_up(&channel);
-                end(&watched, problem)
+                end(&asked, problem)
             })
         });
-        Ok(Handover { launcher, pid, task })
+        Handover { launcher, task }
     }
 
-    /// The number of the new process.
-    pub fn pid(&self) -> u32 {
-        self.pid
-    }
-
-    /// Waits until it serves. May be dropped and called again.
+    /// Waits until it serves: the number of its process. May be dropped and called again.
     ///
     /// # Errors
-    /// It does not, and has ended; why.
-    pub async fn finished(&mut self) -> Result<(), Vec<String>> {
+    /// It cannot be started or does not serve, and has ended; why.
+    pub async fn finished(&mut self) -> Result<u32, Vec<String>> {
         (&mut self.task).await.unwrap_or_else(|error| Err(vec![error.to_string()]))
     }
 

@@ -163,8 +163,7 @@ impl Upgrades {
             Some(reply) = self.requests.recv() => return News::Asked(reply),
             outcome = outcome => outcome,
         };
-        let Some((handover, reply)) = self.running.take() else { return News::Ended(Err(Vec::new())) };
-        let outcome = outcome.map(|()| handover.pid());
+        let Some((_, reply)) = self.running.take() else { return News::Ended(Err(Vec::new())) };
         if outcome.is_err() {
             self.turn = None;
         }
@@ -174,38 +173,18 @@ impl Upgrades {
     }
 
     /// Begins one with what `offer` gives, unless one or a reload is under way.
-    ///
-    /// # Errors
-    /// The new process cannot be started: the upgrade is over.
-    pub fn begin(
-        &mut self,
-        reply: Reply,
-        offer: impl FnOnce() -> Result<Belongings, Vec<String>>,
-    ) -> Result<(), Vec<String>> {
+    pub fn begin(&mut self, reply: Reply, offer: impl FnOnce() -> Result<Belongings, Vec<String>>) {
         let turn = match self.running {
             Some(_) => Err(vec!["another upgrade is under way".to_owned()]),
             None => self.turns.for_upgrade(),
         };
         let launcher = || self.launcher.clone().map_err(|problem| vec![problem]);
-        let (turn, launcher, belongings) = match turn.and_then(|turn| Ok((turn, launcher()?, offer()?))) {
-            Ok(allowed) => allowed,
-            Err(problems) => {
-                let _ = reply.send(Err(problems));
-                return Ok(());
+        match turn.and_then(|turn| Ok((turn, launcher()?, offer()?))) {
+            Ok((turn, launcher, belongings)) => {
+                systemd::upgrading();
+                (self.running, self.turn) = (Some((Handover::begin(&launcher, belongings), reply)), Some(turn));
             }
-        };
-        systemd::upgrading();
-        match Handover::begin(&launcher, belongings) {
-            Ok(handover) => {
-                tracing::info!(pid = handover.pid(), "upgrade: the new process is started");
-                (self.running, self.turn) = (Some((handover, reply)), Some(turn));
-                Ok(())
-            }
-            Err(problems) => {
-                drop(turn);
-                let _ = reply.send(Err(problems.clone()));
-                Err(problems)
-            }
+            Err(problems) => _ = reply.send(Err(problems)),
         }
     }
 

@@ -5,7 +5,7 @@ use std::io::Write;
 use keystore::dev_ca::{DevCa, Purpose};
 use serde_json::{Value, json};
 
-use super::edge::{Wanted, is_served, ports, start, wait_for_kept};
+use super::edge::{Wanted, is_served, ports, start, wait_for_kept, yaml};
 use super::pebble::Planned;
 use crate::harness::{Gate, Reply, Seen, Upstream, vacant, wait_until};
 
@@ -157,6 +157,48 @@ fn order(base: &str, side: &str, count: usize) -> String {
         .to_string()
 }
 
+/// An authority looks at a certificate that nobody else trusts, under no rule of the listener's: nothing may be had over such a connection.
+#[test]
+fn a_connection_that_looks_at_a_proof_carries_nothing() {
+    let (hostile, own) = (Hostile::start(), Upstream::ok());
+    let wanted = Wanted {
+        gate: vacant().ip(),
+        ports: (0, 0),
+        hosts: &[HOST],
+        directories: hostile.directories(&["pending"]),
+        acme: ", order_timeout: 10m",
+        web: "",
+        more: "",
+    };
+    let gate = Gate::start_in(tempfile::tempdir().unwrap(), &yaml(&own, &wanted));
+    let request = format!("GET / HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n");
+    let look = |protocols: &str, version: &str| {
+        let mut client = std::process::Command::new("openssl")
+            .args(["s_client", "-ign_eof", "-servername", HOST, "-alpn", protocols, version])
+            .args(["-connect", &gate.address("tls").to_string()])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .expect("openssl is installed (Debian package openssl)");
+        // A client that was turned away has closed its input already.
+        let _ = client.stdin.take().unwrap().write_all(request.as_bytes());
+        String::from_utf8_lossy(&client.wait_with_output().unwrap().stdout).into_owned()
+    };
+    let is_proof = |said: &str| said.contains("ALPN protocol: acme-tls/1");
+    wait_until("the proof", || is_proof(&look("acme-tls/1", "-tls1_3")));
+    for version in ["-tls1_2", "-tls1_3"] {
+        let said = look("acme-tls/1", version);
+        assert!(is_proof(&said) && !said.contains("HTTP/"), "{said}");
+        // RFC 8737 §4: whoever offers anything beside it looks at no proof.
+        for more in ["acme-tls/1,http/1.1", "h2,acme-tls/1", "http/1.1"] {
+            assert!(!is_proof(&look(more, version)), "{more}");
+        }
+    }
+    assert!(own.seen().is_empty(), "{:?}", own.seen());
+    wait_until("the log", || gate.log(1).iter().filter(|line| line["reason"] == "acme_challenge").count() >= 3);
+}
+
 #[test]
 #[ignore = "needs Pebble: ./x verify ignored"]
 fn what_a_hostile_authority_sends_is_bounded_and_leads_nowhere() {
@@ -171,7 +213,7 @@ fn what_a_hostile_authority_sends_is_bounded_and_leads_nowhere() {
         ("badurl", "`newNonce` of the directory is no URL"),
         ("elsewhere", "refers to another server, https://127.0.0.1:1/order"),
         ("nonces", "badNonce: never"),
-        ("limited", "rateLimited: too many [31m lines"),
+        ("limited", r"rateLimited: too many\\u{1b}[31m\\nlines"),
         ("leads", "refers to another server, https://127.0.0.1:1/order/1"),
         ("many", "asks for 1000 proofs of 1 names"),
         ("other", "a proof of bank.example, which was not ordered"),

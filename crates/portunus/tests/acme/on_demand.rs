@@ -95,6 +95,24 @@ fn who_is_asked_decides_and_what_was_issued_outlives_a_restart() {
     assert!(!is_served(&gate, "fourth.shop.test"), "a restart gives no further orders");
 }
 
+/// Whoever makes names up has its share of what may be ordered, and the others have the rest.
+#[test]
+fn one_client_does_not_have_all_orders() {
+    let upstream = Upstream::ok();
+    let text = yaml(&upstream, "allow: \"*.shop.test\", max_orders_per_hour: 4, refusal_time: 1h");
+    let gate = Gate::start(&text);
+    make_ca(&gate);
+    std::fs::copy(gate.dir.path().join("store/ca/ca.pem"), gate.dir.path().join("ca.pem")).unwrap();
+    let is_served_from = |client: &str, host: &str| is_served_with(&gate, host, &["--interface", client]);
+    // The CA was made with the first.
+    assert!(is_served(&gate, "a.shop.test") && is_served(&gate, "b.shop.test"));
+    assert!(!is_served(&gate, "c.shop.test"), "three of four");
+    gate.wait_for("this client has had its share of `max_orders_per_hour`");
+    assert!(is_served(&gate, "a.shop.test"), "what is there is served");
+    assert!(is_served_from("127.0.0.77", "d.shop.test"), "another client");
+    assert!(!is_served_from("127.0.0.77", "e.shop.test"), "there are no more than four");
+}
+
 /// As after an upgrade, while the process before still has the right to order.
 #[test]
 fn who_may_not_order_serves_what_another_process_has_ordered() {
@@ -139,7 +157,8 @@ fn clients_of_many_names_wait_for_one_order_of_each() {
     // Pebble gives a validation a few seconds, and a name whose order failed is rejected for an hour: no order may depend on how fast it is.
     let planned = planned.with("PEBBLE_VA_ALWAYS_VALID", "1");
     let (upstream, authority) = (Upstream::ok(), planned.host());
-    let caps = format!("max_names: {NAMES}, max_orders_per_hour: {NAMES}, refusal_time: 1h");
+    // One client has three quarters of the orders.
+    let caps = format!("max_names: {NAMES}, max_orders_per_hour: {}, refusal_time: 1h", 2 * NAMES);
     let settings = format!("max_orders: {AT_ONCE}, on_demand: {{ allow: \"*.portunus.test\", wait: 2m, {caps} }}");
     let gate = Gate::start_in(edge::folder(), &below(&planned, &upstream, &settings));
     let (http, tls) = ports(&gate);

@@ -313,6 +313,59 @@ fn what_is_known_outlives_a_reload_but_not_a_new_secret() {
     });
 }
 
+/// What the server said of a token is kept once, and looked at by each API for itself.
+#[test]
+fn a_token_that_one_api_knows_opens_no_other() {
+    let upstream = Upstream::start(ok);
+    let server = Upstream::start(|_| json(r#"{"active":true,"scope":"read","aud":"bank","team":"a"}"#));
+    let verifier = |audience: &str| {
+        format!(
+            "{{ introspection: {{ url: \"http://{}/introspect\", client_id: edge, client_secret: {{ file: secret }}, audiences: [{audience}] }} }}",
+            server.address
+        )
+    };
+    let document = |scope: &str| {
+        format!(
+            "openapi: 3.0.3\ninfo: {{ title: t, version: '1' }}\ncomponents:\n  securitySchemes:\n    login: {{ type: oauth2, flows: {{ clientCredentials: \
+             {{ tokenUrl: 'https://id.test/token', scopes: {{ {scope}: s }} }} }} }}\npaths:\n  /{scope}:\n    get:\n      security: [{{ login: [{scope}] }}]\n      \
+             responses: {{ default: {{ description: d }} }}\n"
+        )
+    };
+    let text = format!(
+        "workers: 1
+listeners: [{{ name: web, bind: \"127.0.0.1:0\" }}]
+tokens: {{ bank: {}, shop: {} }}
+upstreams: {{ app: {{ servers: [\"{}\"] }} }}
+contracts: {{ reads: {{ document: openapi.yaml, tokens: bank, response: off }}, writes: {{ document: writes.yaml, tokens: bank, response: off }} }}
+policies:
+  write: {{ jwt: {{ verifier: bank, scopes: [write] }} }}
+  team: {{ jwt: {{ verifier: bank, claims: {{ team: [b] }} }} }}
+  shop: {{ jwt: {{ verifier: shop, scopes: [read] }} }}
+routes:
+  - {{ path: /read, contract: reads, upstream: app }}
+  - {{ path: /write, contract: writes, upstream: app }}
+  - {{ path: /policy, policies: [write], respond: {{ status: 200 }} }}
+  - {{ path: /team, policies: [team], respond: {{ status: 200 }} }}
+  - {{ path: /shop, policies: [shop], respond: {{ status: 200 }} }}
+",
+        verifier("bank"),
+        verifier("shop"),
+        upstream.address
+    );
+    let files = [("secret", "s3cret\n"), ("writes.yaml", &document("write"))];
+    let site = Site { gate: Gate::start_in(folder(&document("read"), &files), &text), upstream };
+    let apis = [("/read", 200), ("/write", 403), ("/policy", 403), ("/team", 403), ("/shop", 401)];
+    // Each of them first, then the others, by what is known.
+    for first in 0..apis.len() {
+        for step in 0..2 * apis.len() {
+            let (path, expected) = apis[(first + step) % apis.len()];
+            let response = ask(&site, &format!("GET {path}"), &format!("token-{first}"));
+            assert_eq!(response.status, expected, "{path}, {first}: {response:?}");
+        }
+    }
+    assert_eq!(server.seen().len(), 2 * apis.len(), "each verifier asks once");
+}
+
 #[test]
 fn without_a_cache_each_request_asks() {
     let server = Upstream::start(|_| json(r#"{"active":true,"scope":"read"}"#));

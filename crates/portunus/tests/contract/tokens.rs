@@ -239,6 +239,29 @@ fn keys_come_from_a_url_and_the_last_good_ones_are_kept() {
     assert_eq!(ask(&site, "GET /accounts", &token).status, 200);
 }
 
+/// A provider that replaces its key under the same name: the token is signed by a key that is not here, and only the signature says so.
+#[test]
+fn a_key_that_changes_under_its_name_is_fetched_when_a_signature_does_not_fit() {
+    let ((first_set, first), (second_set, second)) = (ec_set("one"), ec_set("one"));
+    let serving = std::sync::Arc::new(std::sync::Mutex::new(first_set));
+    let served = std::sync::Arc::clone(&serving);
+    let provider = Upstream::start(move |_| {
+        let set = served.lock().unwrap().clone();
+        Reply::Close(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{set}", set.len()).into_bytes())
+    });
+    let url = format!(
+        "algorithms: ES256, key_url: {{ url: \"http://{}/keys.json\", refresh_interval: 24h }}",
+        provider.address
+    );
+    let site = bank(&url, &[]);
+    let (before, after) = (first(&claims()), second(&claims()));
+    wait_until("the keys", || ask(&site, "GET /accounts", &before).status == 200);
+    *serving.lock().unwrap() = second_set;
+    wait_until("the new key", || ask(&site, "GET /accounts", &after).status == 200);
+    assert_eq!(ask(&site, "GET /accounts", &before).status, 401);
+    assert_eq!(provider.seen().len(), 2, "asked as seldom as by unknown names");
+}
+
 /// `openssl s_server` that gives out the files of a folder, under the certificate there.
 pub struct Provider(Child, pub u16);
 

@@ -219,9 +219,15 @@ fn head(method: &str, target: &str, fields: &[(&str, &str)], is_whole: bool, mod
         });
         put_varint(3, u64::from(is_whole), headers);
     });
-    put_message(11, &mut message, |configuration| put_varint(1, mode, configuration));
+    put_message(11, &mut message, |configuration| {
+        put_varint(1, mode & 15, configuration);
+        put_varint(3, mode >> 4, configuration);
+    });
     message
 }
+
+/// Pieces of a body that are sent without waiting for the word to the head (`send_body_without_waiting_for_header_response`).
+const UNASKED: u64 = 16;
 
 /// A `ProcessingRequest` with a piece of its body.
 fn piece(bytes: &str, is_last: bool) -> Vec<u8> {
@@ -315,7 +321,17 @@ fn an_external_processor_keeps_the_word_to_the_body_until_the_decision() {
         (vec![head("GET", "/v1/products?page=0", &[], true, BUFFERED)], 1, Some(400)),
         (vec![head("POST", "/v1/orders", &json, false, BUFFERED), piece(ORDER, true)], 2, None),
         (vec![head("POST", "/v1/orders", &json, false, BUFFERED), piece("{}", true)], 2, Some(400)),
-        (vec![head("POST", "/v1/orders", &json, false, 1), piece(first, false), piece(second, true)], 3, None),
+        (
+            vec![head("POST", "/v1/orders", &json, false, 1 | UNASKED), piece(first, false), piece(second, true)],
+            3,
+            None,
+        ),
+        // No word to the head before the decision: an Envoy that streams would send it on.
+        (
+            vec![head("POST", "/v1/orders", &json, false, 1 | UNASKED), piece("{", false), piece("}", true)],
+            1,
+            Some(400),
+        ),
         // The head alone is enough to say no.
         (vec![head("PATCH", "/v1/orders", &json, false, BUFFERED)], 1, Some(405)),
         (vec![head("POST", "/v1/orders", &json, true, BUFFERED)], 1, Some(400)),
@@ -324,12 +340,15 @@ fn an_external_processor_keeps_the_word_to_the_body_until_the_decision() {
         assert_eq!((said.len(), status_of(&said)), (words, expected));
     }
     // How Envoy is configured to show less than the whole body is said at once.
-    for mode in [0, 3, 4] {
+    for mode in [0, 1, 3, 4, 3 | UNASKED, 4 | UNASKED] {
         assert!(call(&gate, PROCESS, &[head("POST", "/v1/orders", &json, false, mode)]).is_empty(), "{mode}");
     }
-    assert_eq!(reason(&gate, 10), ("original_body_partial".to_owned(), "client".to_owned()));
+    assert_eq!(reason(&gate, 14), ("original_body_partial".to_owned(), "client".to_owned()));
+    // Who claims to buffer and streams gets no yes.
+    let streams = [head("POST", "/v1/orders", &json, false, BUFFERED), piece(first, false), piece(second, true)];
+    assert_eq!(status_of(&call(&gate, PROCESS, &streams)), Some(413));
     assert!(call(&gate, PROCESS, &[piece("{}", true)]).is_empty());
-    assert_eq!(reason(&gate, 11).0, "original_request_missing");
+    assert_eq!(reason(&gate, 16).0, "original_request_missing");
 }
 
 /// The reader of the tests is that of the program, so what it writes is compared with Envoy itself in the clients' rows; here only with itself.

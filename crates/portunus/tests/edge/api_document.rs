@@ -153,6 +153,7 @@ fn each_response_of_the_api_is_what_its_document_says() {
         "clients",
         "shadow",
         "key-servers",
+        "history",
     ];
     let show = || {
         for name in views {

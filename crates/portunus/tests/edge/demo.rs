@@ -8,9 +8,10 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 
+use serde_json::{Value, json};
 use socket2::{Domain, Socket, Type};
 
-use crate::harness::{PATIENCE, PORTUNUS, end_of, output_of, rejecting, timed, vacant, wait_until};
+use crate::harness::{PATIENCE, PORTUNUS, ask_socket, end_of, output_of, rejecting, timed, vacant, wait_until};
 
 const PORTS: [&str; 6] =
     ["--https-port", "--http-port", "--tunnel-port", "--keyless-port", "--admin-port", "--key-server-port"];
@@ -281,4 +282,48 @@ fn a_port_in_use_is_named_with_its_option_and_nothing_is_touched() {
     assert!(problem.contains("is that of a demo that is running") && problem.contains("--dir"), "{problem}");
     assert_eq!(fs::read(folder.join("ca.pem")).unwrap(), before);
     drop(demo);
+}
+
+/// What the gate of a demo says on its admin socket.
+fn api(folder: &Path, name: &str) -> Value {
+    let line = format!("GET /api/v1/{name}");
+    let response = ask_socket(&folder.join("run/gate.sock"), &line, "");
+    serde_json::from_str(response.split_once("\r\n\r\n").unwrap().1).unwrap()
+}
+
+#[test]
+fn a_listener_with_http3_says_tcp_and_udp() {
+    let place = tempfile::tempdir().unwrap();
+    let (folder, addresses) = (place.path().join("demo"), addresses());
+    let _demo = Demo::start(&folder, &addresses);
+    let shown = api(&folder, "listeners");
+    let of = |name: &str| shown["listeners"].as_array().unwrap().iter().find(|one| one["name"] == name).unwrap();
+    let (https, tunnel) = (addresses[0].to_string(), addresses[2].to_string());
+    let socket = |transport: &str, address: &str| json!({ "transport": transport, "address": address });
+    assert_eq!(of("https")["sockets"], json!([socket("tcp", &https), socket("udp", &https)]));
+    assert_eq!(of("https")["addresses"], json!([https]));
+    assert_eq!(of("tunnel")["sockets"], json!([socket("tcp", &tunnel)]));
+    assert_eq!(of("datagrams")["sockets"], json!([socket("udp", &tunnel)]));
+    let log = fs::read_to_string(folder.join("log/gate.log")).unwrap();
+    let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let of_https = lines.filter(|line| line["message"] == "listening" && line["listener"] == "https");
+    let transports: BTreeSet<String> = of_https.map(|line| line["transport"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(transports, BTreeSet::from(["tcp".to_owned(), "udp".to_owned()]));
+}
+
+#[test]
+fn what_was_before_is_shown_to_whoever_comes_later() {
+    let place = tempfile::tempdir().unwrap();
+    let (folder, addresses) = (place.path().join("demo"), addresses());
+    let demo = Demo::start(&folder, &addresses);
+    let go = demo.text.lines().find(|line| line.starts_with("cd ")).unwrap();
+    shell(go, &pasted(&demo.text)[0].0);
+    wait_until("the request among what was before", || {
+        let history = api(&folder, "history");
+        let points = history["history"].as_array().unwrap();
+        assert!(points.is_sorted_by(|one, next| one["age_ms"].as_u64() >= next["age_ms"].as_u64()), "{history}");
+        points.iter().any(|point| {
+            point["rates"]["requests"].as_f64() > Some(0.0) && point["rates"]["latency_ms"]["p50"].is_number()
+        })
+    });
 }

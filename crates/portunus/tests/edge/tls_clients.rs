@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::client::{openssl, openssl_get};
+use super::client::{openssl, openssl_get, request};
 use super::material::ClientCa;
 use super::{keystore, tls_listener, yaml};
 use crate::harness::{Gate, Upstream, certificates, path, wait_until};
@@ -49,6 +49,42 @@ fn a_list_that_changes_holds_without_a_reload_that_is_asked_for() {
     assert_eq!(get().status(), Some(200));
     write(gate.dir.path(), "clients.crl", &ca.revoke(7));
     wait_until("the client to be rejected", || get().alert() == Some(44));
+}
+
+/// As whoever has stolen a key and its sessions comes back.
+#[test]
+fn a_session_of_a_client_that_was_revoked_is_resumed_over_no_protocol() {
+    let (upstream, ca) = (Upstream::ok(), ClientCa::new("Client CA"));
+    let dir = certificates(&[("default.example", false)]);
+    let write = |dir: &std::path::Path, name: &str, text: &[u8]| std::fs::write(dir.join(name), text).unwrap();
+    write(dir.path(), "clients.pem", ca.pem().as_bytes());
+    write(dir.path(), "clients.crl", &ca.revoke(66));
+    write(dir.path(), "client.pem", ca.issue("client", 7).as_bytes());
+    let rule = ", client_certificate: { ca: clients.pem, mode: required, crl: clients.crl }";
+    let listener = tls_listener("tls", "127.0.0.3", rule);
+    let gate = Gate::start_in(dir, &yaml(&upstream, &listener, &keystore("default.example")));
+    let file = path(&gate.dir, "client.pem");
+    let shake = |protocol: &str, version: &str, session: &str| {
+        let arguments =
+            format!("-servername default.example -cert {file} -key {file} -alpn {protocol} {version} {session}");
+        // No request of HTTP/2, which ends the connection, once the ticket has come.
+        openssl(gate.address("tls"), &arguments, &request("default.example"))
+    };
+    let ways = ["http/1.1", "h2"].map(|protocol| ["-tls1_2", "-tls1_3"].map(|version| (protocol, version)));
+    let kept = |protocol: &str, version: &str| path(&gate.dir, &format!("{}{version}", protocol.replace('/', "")));
+    for (protocol, version) in ways.as_flattened() {
+        let session = kept(protocol, version);
+        assert_eq!(shake(protocol, version, &format!("-sess_out {session}")).resumed(), Some(false));
+        let again = shake(protocol, version, &format!("-sess_in {session}"));
+        assert_eq!((again.resumed(), again.alert()), (Some(true), None), "{protocol} {version}: {}", again.0);
+    }
+    write(gate.dir.path(), "clients.crl", &ca.revoke(7));
+    wait_until("the client to be rejected", || shake("http/1.1", "-tls1_3", "").alert() == Some(44));
+    for (protocol, version) in ways.as_flattened() {
+        let session = kept(protocol, version);
+        let again = shake(protocol, version, &format!("-sess_in {session}"));
+        assert_eq!((again.status(), again.alert()), (None, Some(44)), "{protocol} {version}: {}", again.0);
+    }
 }
 
 #[test]

@@ -496,6 +496,43 @@ fn a_program_that_cannot_be_started_is_reported_and_the_service_is_ready_again()
     site.end();
 }
 
+/// The process that starts the program again may be stopped or starved: whoever asks for an upgrade waits for it, and nobody else.
+#[test]
+fn a_launcher_that_hangs_keeps_the_gate_from_nothing() {
+    let upstream = Upstream::ok();
+    let dir = tempfile::tempdir().unwrap();
+    let notify = dir.path().join("notify.sock");
+    let inbox = std::os::unix::net::UnixDatagram::bind(&notify).unwrap();
+    inbox.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut site = Upgradable::start_with(dir, &yaml(&upstream, "", ""), 2, &[("NOTIFY_SOCKET", &notify)]);
+    let launcher = launcher_of(site.gate.pid());
+    assert!(kill("STOP", launcher));
+    let mut asked = begin_upgrade(&site);
+    let mut message = [0; 4096];
+    wait_until("the upgrade to have begun", || {
+        let count = inbox.recv(&mut message).unwrap();
+        message[..count].starts_with(b"RELOADING=1")
+    });
+    get(site.gate.address("web"));
+    site.gate.log(1);
+    let log = site.dir().join("access.log");
+    std::fs::rename(&log, site.dir().join("access.log.1")).unwrap();
+    site.gate.signal("USR1");
+    // Where there is a sandbox, no file is made beside the configuration.
+    let is_rejected = || site.gate.diagnostics().iter().any(|line| line.contains("ermission denied"));
+    wait_until("the signal to be heard", || log.exists() || is_rejected());
+    assert!(asked.try_wait().unwrap().is_none(), "the launcher is still waited for");
+    assert!(kill("CONT", launcher));
+    assert_eq!(said(asked), "");
+    let started = "upgrade: the new process is started";
+    site.gate.wait_for(started);
+    let lines = site.gate.diagnostics();
+    let line: serde_json::Value =
+        serde_json::from_str(lines.iter().find(|line| line.contains(started)).unwrap()).unwrap();
+    site.successors.push(Successor(line["pid"].as_u64().unwrap().try_into().unwrap()));
+    site.end();
+}
+
 #[test]
 fn a_shutdown_ends_the_upgrade_under_way() {
     let upstream = Upstream::ok();

@@ -70,7 +70,7 @@ pub struct KeyRing {
     /// Where they come from.
     pub source: KeySource,
     keys: ArcSwapOption<Vec<Key>>,
-    /// A token named a key that is not here: look again soon.
+    /// A token was signed by none of the keys that are here: look again soon.
     wanted: AtomicBool,
 }
 
@@ -113,7 +113,7 @@ impl KeyRing {
         self.keys.load_full()
     }
 
-    /// Notes that a token named a key that is not here.
+    /// Notes that a token was signed by none of the keys that are here.
     pub(super) fn want(&self) {
         self.wanted.store(true, Ordering::Relaxed);
     }

@@ -182,11 +182,9 @@ impl TokenRule {
                 return Ok(());
             }
         }
-        if any {
-            return Err(rejected(Reason::JwtSignature));
-        }
+        // Also where a key was tried: it may have been replaced under the same name, or have none.
         self.keys.want();
-        Err(rejected(Reason::JwtUnknownKey))
+        Err(rejected(if any { Reason::JwtSignature } else { Reason::JwtUnknownKey }))
     }
 }
 

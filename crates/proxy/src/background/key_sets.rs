@@ -1,6 +1,6 @@
 //! Keeps key sets that come from URLs fresh: one task per process, off the data path.
 //!
-//! A set is fetched when it is first needed, then by its period, and soon after a token has named a key that is not in it. A response is read
+//! A set is fetched when it is first needed, then by its period, and soon after a token came that no key in it has signed. A response is read
 //! within bounds and deadlines, and one that is no good leaves the last good set active.
 
 use std::sync::Arc;

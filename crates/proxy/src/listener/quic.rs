@@ -41,6 +41,9 @@ const SEND_BUFFER: u32 = 256 * 1024;
 const HANDSHAKES_BEFORE_RETRY: usize = 100;
 const HANDSHAKES_PER_CLIENT_BEFORE_RETRY: usize = 25;
 
+/// How long what a Retry gave proves an address.
+const RETRY_LIFETIME: Duration = Duration::from_secs(15);
+
 /// Those of clients that have proved their address, all and those of one client: then the oldest gives way.
 const MAX_HANDSHAKES: usize = 1000;
 const MAX_HANDSHAKES_PER_CLIENT: usize = 100;
@@ -183,6 +186,7 @@ fn settings(limits: Option<&Limits>) -> Settings {
         connection_window: CONNECTION_WINDOW,
         send_buffer: SEND_BUFFER,
         handshakes_before_retry: (HANDSHAKES_BEFORE_RETRY, HANDSHAKES_PER_CLIENT_BEFORE_RETRY),
+        retry_lifetime: RETRY_LIFETIME,
         max_handshakes: (MAX_HANDSHAKES, MAX_HANDSHAKES_PER_CLIENT),
         abandoned: Code::INTERNAL_ERROR.0,
     }

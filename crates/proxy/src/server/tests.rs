@@ -39,7 +39,7 @@ fn start_from(folder: tempfile::TempDir, routes: &str, source: Source) -> Site {
     let config = config::load(&file).unwrap();
     let reporter = Reporter::start(&config.log, config.workers).unwrap();
     let server = Server::start(config, source, Arc::clone(&reporter), 1024).unwrap();
-    let (_, Endpoint::Tcp(address)) = server.endpoints().remove(0) else { panic!("TCP was asked for") };
+    let (_, "tcp", Endpoint::Tcp(address)) = server.endpoints().remove(0) else { panic!("TCP was asked for") };
     Site { server, reporter, address, folder }
 }
 

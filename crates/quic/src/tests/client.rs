@@ -160,6 +160,16 @@ impl Client {
         }
     }
 
+    /// Asks, and stops once it has what is to prove its address: that is sent with what comes next.
+    pub async fn retried(&mut self) {
+        self.send().await;
+        let begun = Instant::now();
+        while !self.was_retried {
+            assert!(begun.elapsed() < PATIENCE, "waited in vain");
+            self.receive().await;
+        }
+    }
+
     pub fn is_connected(&self) -> bool {
         assert!(self.lost.is_none(), "{:?}", self.lost);
         self.connected

@@ -169,3 +169,78 @@ fn encrypted_hellos_that_were_tampered_with_open_nothing() {
         assert!(!pair.server.info().ech, "byte {at}");
     }
 }
+
+/// Seconds from 1970 to the beginning of a year, leap days aside: near enough between dates that are years apart.
+fn year(number: i64) -> i64 {
+    (number - 1970) * 31_557_600
+}
+
+/// What becomes of a client that comes back in 2100, then in 2200, each over TLS 1.2, TLS 1.3 and QUIC, where the intermediate of its chain is
+/// good until `chain` and the revocation lists until `lists`: whether its session was resumed, or why it was rejected.
+fn resumed_later(chain: i32, lists: i32) -> Vec<Result<bool, String>> {
+    let root = Authority::new("root");
+    let between = root.below("between", chain);
+    let (server, client) = (root.issue(ECDSA), between.issue(ECDSA));
+    let certificates = vec![client.certificate.clone(), between.der.clone()];
+    let identity = crate::Identity::new(certificates, zeroize::Zeroizing::new(client.key), crate::KeyType::Ecdsa);
+    let roots = std::slice::from_ref(&root.der);
+    let crls = [root.revocation_list(&[], lists), between.revocation_list(&[], lists)];
+    let rule = |time| {
+        let client_auth = Some(Arc::new(ClientAuth::new(roots, &crls, true).unwrap().at(time)));
+        Choice { client_auth, ..choice(&server.identity) }
+    };
+    let mut found = Vec::new();
+    for later in [year(2100), year(2200)] {
+        for version in [ProtocolVersion::Tls12, ProtocolVersion::Tls13] {
+            let (acceptor, own) = (acceptor(), Some(Arc::clone(&identity)));
+            let mut connector = Connector::new(roots, true, own, &[], ProtocolVersion::Tls12).unwrap();
+            connector.limit_version(version).unwrap();
+            Pair::connected(&connector, &acceptor, rule(year(2050))).echo();
+            let mut pair = Pair::new(&connector, &acceptor, support::fixed(rule(later)));
+            let end = pair.handshake().server;
+            found.push(end.map(|()| pair.server.info().resumed).map_err(|error| error.to_string()));
+        }
+        let (acceptor, alpn) = (acceptor(), [b"h3".to_vec()]);
+        let own = Some(Arc::clone(&identity));
+        let connector = Connector::new(roots, true, own, &alpn, ProtocolVersion::Tls13).unwrap();
+        let over_quic = |time| {
+            let choice = Choice { alpn: Arc::new(alpn.clone()), ..rule(time) };
+            quic_handshake(&connector, &acceptor, choice).map_err(|error| error.to_string())
+        };
+        assert_eq!(over_quic(year(2050)), Ok(false));
+        found.push(over_quic(later));
+    }
+    found
+}
+
+/// A handshake over QUIC: whether it resumed a session.
+fn quic_handshake(connector: &Connector, acceptor: &Acceptor, choice: Choice) -> Result<bool, Error> {
+    use crate::quic::{Level, QuicSession};
+    let mut client = QuicSession::client(connector, &support::name(), b"p").unwrap();
+    let mut server = QuicSession::server(acceptor, support::fixed(choice), b"p").unwrap();
+    // Client, server, client; the last are tickets.
+    for _ in 0..2 {
+        for level in [Level::Initial, Level::Handshake, Level::Application] {
+            let bytes = client.take(level);
+            if !bytes.is_empty() {
+                server.provide(level, &bytes)?;
+            }
+        }
+        for level in [Level::Initial, Level::Handshake, Level::Application] {
+            let bytes = server.take(level);
+            if !bytes.is_empty() {
+                client.provide(level, &bytes)?;
+            }
+        }
+    }
+    Ok(server.info().unwrap().resumed)
+}
+
+#[test]
+fn a_resumed_session_is_verified_as_at_its_beginning() {
+    let good = || vec![Ok(true); 3];
+    let rejected = |why: &str| vec![Err(format!("the peer's certificate was not accepted: {why}")); 3];
+    assert_eq!(resumed_later(4000, 4000), [good(), good()].concat());
+    assert_eq!(resumed_later(2150, 4000), [good(), rejected("certificate has expired")].concat());
+    assert_eq!(resumed_later(4000, 2150), [good(), rejected("CRL has expired")].concat());
+}

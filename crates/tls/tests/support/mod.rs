@@ -44,6 +44,18 @@ impl Authority {
         Authority { der: root.der().to_vec(), pem: root.pem(), issuer: Issuer::new(params, key) }
     }
 
+    /// An authority below this one, whose certificate is good until the given year.
+    pub fn below(&self, name: &str, until_year: i32) -> Authority {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = distinguished_name(name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        params.not_after = date_time_ymd(until_year, 1, 1);
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        Authority { der: certificate.der().to_vec(), pem: certificate.pem(), issuer: Issuer::new(params, key) }
+    }
+
     /// A certificate for `NAME` and its subdomain, 127.0.0.1, a URI and an e-mail address.
     pub fn issue(&self, algorithm: &'static SignatureAlgorithm) -> Issued {
         self.issue_with(algorithm, |_| ())

@@ -47,6 +47,13 @@ pub(super) const CLIENTS_HTTP_3: &[FixedBound] = &[
     ),
     bound(
         "proxy/src/listener/quic.rs",
+        "RETRY_LIFETIME",
+        "Time for which the token of a Retry proves an address",
+        "15s",
+        "Nobody can collect them for later.",
+    ),
+    bound(
+        "proxy/src/listener/quic.rs",
         "HANDSHAKES_PER_CLIENT_BEFORE_RETRY",
         "The same of one address (IPv6: of one /64)",
         "25",

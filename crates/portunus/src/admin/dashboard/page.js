@@ -2,7 +2,7 @@
 // All text of the server becomes text nodes: nothing it says can become markup.
 const at = (id) => document.getElementById(id);
 // What charts show, and how far two points may be apart that are joined, milliseconds.
-const SPAN = 300_000;
+const SPAN = 600_000;
 const GAP = 5_000;
 const history = { at: [], requests: [], errors: [], p50: [], p95: [], p99: [], received: [], sent: [], open: [], handshakes: [] };
 // The time that all charts show the values of: that of the pointer or the arrow keys, or none for the newest.
@@ -358,7 +358,7 @@ function draw() {
     ])));
   table("listeners", ["listener", "kind", "addresses", "open", "requests", "in", "out"],
     listeners.map((one) => [
-      one.name, one.tls ? `${one.kind}, TLS` : one.kind, one.addresses.join(" "), one.connections.open, one.requests,
+      one.name, one.tls ? `${one.kind}, TLS` : one.kind, one.sockets.map((socket) => `${socket.transport} ${socket.address}`).join(", "), one.connections.open, one.requests,
       [bytes(one.bytes.received), "number", one.bytes.received], [bytes(one.bytes.sent), "number", one.bytes.sent],
     ]));
   table("rejections", ["reason", "whose fault", "last minute", "since start", "what it means", "what to do"],
@@ -435,12 +435,10 @@ async function refresh(wanted = VIEWS) {
   }
 }
 
-function take(event) {
-  latest = event;
-  isHeard = true;
+// Adds a point to all series.
+function note(at, rates, open) {
   const keep = (name, value) => history[name].push(value ?? null);
-  keep("at", Date.now());
-  const { rates, status } = event;
+  keep("at", at);
   keep("requests", rates?.requests);
   keep("errors", rates?.server_errors);
   keep("p50", rates?.latency_ms.p50);
@@ -449,7 +447,20 @@ function take(event) {
   keep("received", rates?.bytes_received);
   keep("sent", rates?.bytes_sent);
   keep("handshakes", rates?.handshakes);
-  keep("open", status.connections.open);
+  keep("open", open);
+}
+
+// What was so before the page was opened.
+async function recall() {
+  const points = await view("history", "history");
+  if (history.at.length === 0) for (const { age_ms, rates, open } of points) note(Date.now() - age_ms, rates, open);
+}
+
+function take(event) {
+  latest = event;
+  isHeard = true;
+  const { rates, status } = event;
+  note(Date.now(), rates, status.connections.open);
   while (history.at[0] < Date.now() - SPAN) Object.values(history).forEach((values) => values.shift());
   const failed = event.rejections.reduce((sum, one) => sum + one.count, 0);
   if (failed !== failures) {
@@ -473,6 +484,7 @@ async function listen() {
   at("login").hidden = got.status !== 401;
   if (got.status === 401) throw new Error("the token is needed");
   if (!got.ok) throw new Error(`the server responds ${got.status}`);
+  if (history.at.length === 0) await recall();
   const reader = got.body.pipeThrough(new TextDecoderStream()).getReader();
   for (let rest = ""; ;) {
     const { done, value } = await reader.read();

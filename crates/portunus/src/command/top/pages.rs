@@ -57,19 +57,7 @@ static PAGES: [Page; PAGE_COUNT] = [
         title: "Listeners",
         head: &["LISTENER", "KIND", "ADDRESSES", "OPEN", "ACCEPTED", "REQUESTS", "BYTES IN", "BYTES OUT"],
         wide: 2,
-        rows: |facts| {
-            let paths = [
-                "/name",
-                "/kind",
-                "/addresses",
-                "/connections/open",
-                "/connections/accepted",
-                "/requests",
-                "/bytes/received",
-                "/bytes/sent",
-            ];
-            rows(&facts.event, "/listeners", &paths)
-        },
+        rows: listeners,
     },
     Page {
         title: "Errors",
@@ -114,6 +102,17 @@ static PAGES: [Page; PAGE_COUNT] = [
 
 fn rows(value: &Value, list: &str, paths: &[&str]) -> Vec<Vec<String>> {
     items(value, list).map(|one| paths.iter().map(|path| text(one, path)).collect()).collect()
+}
+
+fn listeners(facts: &Facts) -> Vec<Vec<String>> {
+    let numbers = ["/connections/open", "/connections/accepted", "/requests", "/bytes/received", "/bytes/sent"];
+    let row = |one: &Value| {
+        let socket = |socket: &Value| format!("{} {}", text(socket, "/transport"), text(socket, "/address"));
+        let sockets: Vec<String> = items(one, "/sockets").map(socket).collect();
+        let words = [text(one, "/name"), text(one, "/kind"), sockets.join(", ")];
+        words.into_iter().chain(numbers.iter().map(|path| text(one, path))).collect()
+    };
+    items(&facts.event, "/listeners").map(row).collect()
 }
 
 fn servers(facts: &Facts) -> Vec<Vec<String>> {

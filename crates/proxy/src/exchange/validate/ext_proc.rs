@@ -1,7 +1,8 @@
 //! Envoy's external processor: a stream of messages that tell of one request, piece by piece, each of which waits for a word.
 //!
-//! The word to a piece of the body is kept back until the decision, so that Envoy sends none of it on before. After the decision the stream ends, which
-//! for Envoy means that responses pass without being shown.
+//! The word to a piece of the body is kept back until the decision, so that Envoy sends none of it on before, and the word to the head, too, unless Envoy
+//! holds the head until it has the whole body (`BUFFERED`): an Envoy that streams sends the head on with the word to it. After the decision the stream ends,
+//! which for Envoy means that responses pass without being shown.
 
 use std::task::{Context as TaskContext, Poll};
 
@@ -67,6 +68,7 @@ pub(super) async fn serve<B: MessageBody, A: ResponseSink>(
         lent: Vec::new(),
         is_over: is_whole || !shows_body,
         owed: Owed { head: true, pieces: 0, trailers: false },
+        is_streamed: body_mode == Some(BodyMode::Streamed),
     };
     let mut parts = ExchangeParts { sink: &mut Nobody, interim: response, ledger, timers };
     let decision = decide(asked, &head, shows_body, &mut told, context, &mut parts).await;
@@ -120,12 +122,14 @@ struct Told<'x, B, A> {
     lent: Vec<u8>,
     is_over: bool,
     owed: Owed,
+    /// Pieces come without a word to the head.
+    is_streamed: bool,
 }
 
 impl<B: MessageBody, A: ResponseSink> Told<'_, B, A> {
-    /// Sends the word to the head, without which Envoy shows no body. It sends the head on only with the body, or once this has passed.
+    /// Sends the word to the head, without which an Envoy that buffers shows no body. It sends the head on with the body.
     async fn pass_head(&mut self) -> Result<(), BodyError> {
-        if !std::mem::take(&mut self.owed.head) {
+        if self.is_streamed || !std::mem::take(&mut self.owed.head) {
             return Ok(());
         }
         let (mut message, mut out) = (Vec::new(), Vec::new());
@@ -154,6 +158,10 @@ impl<B: MessageBody, A: ResponseSink> MessageBody for Told<'_, B, A> {
                 Err(Failure::Rejected(rejection)) => return Err(BodyError::Validated(rejection)),
             };
             match read_processing(&message, self.max_fields) {
+                // An Envoy that says nothing of its mode, and streams: the head is on its way, and nothing more goes there.
+                Ok(Processing::RequestBody { .. }) if !self.is_streamed && self.owed.pieces > 0 => {
+                    return Err(BodyError::Validated(Rejection::of(Reason::OriginalBodyPartial).into()));
+                }
                 Ok(Processing::RequestBody { piece, is_last }) => {
                     self.owed.pieces = self.owed.pieces.saturating_add(1);
                     self.is_over = is_last;
