@@ -360,7 +360,7 @@ impl<'t, V: FnMut(Candidates<'t, '_>) -> bool> Search<'t, '_, V> {
 
     /// Arrives at routes whose parameter is all from `start` on.
     fn arrive_at(&mut self, routes: &'t [u32], start: usize) -> bool {
-        if routes.is_empty() {
+        if !is_before(routes, self.before) {
             return false;
         }
         self.params.push(start, self.path.len());

@@ -8,17 +8,44 @@ use super::{CompiledRoute, RouteTable};
 impl RouteTable {
     /// A text for each path of a route in order that is never taken.
     pub fn unreachable(&self) -> Vec<String> {
-        let mut comparisons = [Comparison::of_paths(), Comparison::of_decoded_paths()];
+        let mut search = Search {
+            routes: &self.routes,
+            starts: self.routes.iter().map(|route| literal_start(&route.config.path)).collect(),
+            comparisons: [Comparison::of_paths(), Comparison::of_decoded_paths()],
+        };
         let in_order = self.routes.iter().filter(|route| route.config.group.is_some());
-        in_order.filter_map(|route| self.unreached(route, &mut comparisons)).collect()
+        in_order.filter_map(|route| search.unreached(route)).collect()
     }
+}
 
-    fn unreached(&self, route: &CompiledRoute, comparisons: &mut [Comparison; 2]) -> Option<String> {
-        let before = self.routes.get(..route.index)?;
-        let start = before.iter().rposition(|other| other.config.group != route.config.group).map_or(0, |at| at + 1);
-        let mut before = before.get(start..)?.iter().filter(|other| !other.is_same_route(route));
-        let other = before.find(|other| demands_no_more(other, route) && covers(other, route, comparisons))?;
-        let (one, other) = (&route.config, &other.config);
+/// A search for routes that are never taken.
+struct Search<'t> {
+    routes: &'t [CompiledRoute],
+    /// What the paths of each begin with: compared first, since groups are long.
+    starts: Vec<String>,
+    /// Work that is left for expressions, on paths as they are and on decoded ones.
+    comparisons: [Comparison; 2],
+}
+
+impl Search<'_> {
+    fn unreached(&mut self, route: &CompiledRoute) -> Option<String> {
+        let before = self.routes.get(..route.index)?.iter().rev();
+        let before = before.take_while(|other| other.config.group == route.config.group).count();
+        let (start, mut other) = (self.starts.get(route.index)?.clone(), None);
+        for index in route.index - before..route.index {
+            let one = self.routes.get(index)?;
+            let may_cover =
+                one.config.path.expression().is_some() || start.starts_with(self.starts.get(index)?.as_str());
+            if may_cover
+                && demands_no_more(one, route)
+                && !one.is_same_route(route)
+                && covers(one, route, &mut self.comparisons)
+            {
+                other = Some(one);
+                break;
+            }
+        }
+        let (one, other) = (&route.config, &other?.config);
         Some(format!(
             "{}: route `{}` ({}) is never taken: route `{}` ({}, at {}) stands before it and takes all its requests; \
              move it before that one, or remove it",
