@@ -22,6 +22,7 @@ mod keystores;
 mod listeners;
 mod log_fields;
 mod loops;
+mod order;
 mod placeholders;
 mod policies;
 mod process;

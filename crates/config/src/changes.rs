@@ -88,8 +88,8 @@ impl Comparable {
             && let Some((Part::List(routes), _)) = members.get_mut("routes")
         {
             // Routes have names also where the file gives none.
-            let names = config.routes.iter().filter(|route| !route.is_further_path).map(|route| route.name.clone());
-            routes.iter_mut().zip(names).for_each(|((key, _), name)| *key = name);
+            let mut names = config.routes.iter().filter(|route| !route.is_further_path).map(|route| route.name.clone());
+            routes.iter_mut().for_each(|(key, part)| part.name_routes(key, &mut names));
         }
         root.hide(&config.environment);
         Comparable { root }
@@ -110,6 +110,17 @@ impl Part {
             Part::List(items) => items.iter_mut().for_each(|(_, part)| part.forget_variables()),
             Part::Leaf(leaf) => _ = leaf.meant.take_if(|_| leaf.is_variable),
         }
+    }
+
+    /// Gives a route its name, and the routes of a group theirs; the group is called after where it stands, which is its alone.
+    fn name_routes(&mut self, key: &mut String, names: &mut impl Iterator<Item = String>) {
+        let Part::Map(members) = self else { return };
+        let Some((Part::List(entries), _)) = members.get_mut("in_order") else {
+            return names.take(1).for_each(|name| *key = name);
+        };
+        entries.iter_mut().zip(names).for_each(|((key, _), name)| *key = name);
+        let around = ["hosts", "listeners"].into_iter().filter_map(|key| Some(members.get(key)?.0.in_words(true)));
+        *key = std::iter::once("in_order".to_owned()).chain(around).collect::<Vec<_>>().join(" ");
     }
 
     /// Shows what variables of the environment put in by their names.

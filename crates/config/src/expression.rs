@@ -28,6 +28,8 @@ const MAX_WORK_BYTES: usize = 4 * 1024 * 1024;
 pub struct Expression {
     program: Arc<Program>,
     except: Arc<[Arc<Program>]>,
+    /// What it is compared with has its escapes decoded.
+    is_decoded: bool,
 }
 
 /// Most expressions of which another one matches nothing.
@@ -66,6 +68,8 @@ pub struct Comparison {
     pub first: Option<u8>,
     /// Pairs of states that may still be looked at.
     pub work: usize,
+    /// Only what a path holds as it is stands in them.
+    pub is_encoded: bool,
 }
 
 /// A comparison would take more work than it may.
@@ -78,12 +82,17 @@ const MAX_COMPARED: usize = 4_000_000;
 impl Comparison {
     /// Of canonical paths.
     pub fn of_paths() -> Comparison {
-        Comparison { first: Some(b'/'), work: MAX_COMPARED }
+        Comparison { first: Some(b'/'), work: MAX_COMPARED, is_encoded: true }
+    }
+
+    /// Of paths whose escapes are decoded.
+    pub fn of_decoded_paths() -> Comparison {
+        Comparison { is_encoded: false, ..Comparison::of_paths() }
     }
 
     /// Of field values and the like.
     pub fn of_values() -> Comparison {
-        Comparison { first: None, work: MAX_COMPARED }
+        Comparison { first: None, work: MAX_COMPARED, is_encoded: false }
     }
 }
 
@@ -126,7 +135,7 @@ impl Expression {
         let groups: Vec<String> = groups.collect();
         let finder = if groups.is_empty() { None } else { Some(finder(&whole).map_err(|()| too_large(()))?) };
         let program = Arc::new(Program { text: text.to_owned(), automaton, finder, groups, prefix });
-        Ok(Expression { program, except: Arc::from([]) })
+        Ok(Expression { program, except: Arc::from([]), is_decoded: false })
     }
 
     /// The same, but for what these match. Exceptions of theirs do not count.
@@ -134,7 +143,18 @@ impl Expression {
     pub fn except(self, others: &[Expression]) -> Expression {
         let further = others.iter().map(|other| Arc::clone(&other.program));
         let except = self.except.iter().cloned().chain(further).collect();
-        Expression { program: self.program, except }
+        Expression { except, ..self }
+    }
+
+    /// The same, for paths whose escapes are decoded.
+    #[must_use]
+    pub fn decoded(self) -> Expression {
+        Expression { is_decoded: true, ..self }
+    }
+
+    /// Whether it is meant for paths whose escapes are decoded.
+    pub fn is_decoded(&self) -> bool {
+        self.is_decoded
     }
 
     /// One for all texts that begin so.
@@ -224,7 +244,8 @@ pub const MAX_GROUPS: usize = 16;
 
 impl PartialEq for Expression {
     fn eq(&self, other: &Expression) -> bool {
-        self.text() == other.text() && self.exceptions().eq(other.exceptions())
+        let is_same_text = self.text() == other.text() && self.is_decoded == other.is_decoded;
+        is_same_text && self.exceptions().eq(other.exceptions())
     }
 }
 
@@ -330,7 +351,7 @@ fn compare(one: &Machine<'_>, other: &Machine<'_>, comparison: &mut Comparison) 
         let (ones, others) = pair.split_at_checked(one.0.len()).unwrap_or_default();
         (ones.to_vec(), others.to_vec())
     };
-    let bytes = alphabet(&[&one.0[..], &other.0[..]].concat(), comparison.first.is_some());
+    let bytes = alphabet(&[&one.0[..], &other.0[..]].concat(), comparison.is_encoded);
     // Where each pair was come from, and by which byte.
     let mut reached: HashMap<Pair, Option<(Pair, u8)>> = HashMap::from([(start.clone(), None)]);
     let mut queue = std::collections::VecDeque::from([start]);
@@ -507,7 +528,7 @@ mod tests {
         }
         assert_eq!(new("x").relation(&new("x|y"), &mut Comparison::of_values()), Relation::Within);
         assert_eq!(new("Bearer x.*").relation(&new("Bearer .*"), &mut Comparison::of_values()), Relation::Within);
-        let spent = &mut Comparison { first: None, work: 3 };
+        let spent = &mut Comparison { work: 3, ..Comparison::of_values() };
         assert_eq!(new("[a-f]{9}").relation(&new("[f-z]{9}"), spent), Relation::Unknown);
         assert_eq!(new("/a b").a_match(&mut Comparison::of_paths()), None);
     }

@@ -392,6 +392,8 @@ pub struct RouteConfig {
     pub path: PathPattern,
     /// The route has several paths, and this is not the first: all else is as in the one before.
     pub is_further_path: bool,
+    /// It is an entry of this group of routes in order (by number); its place among the routes is its place in the group.
+    pub group: Option<usize>,
     /// What else a request must be like.
     pub when: Conditions,
     /// What is done.
@@ -528,6 +530,14 @@ pub enum Segment {
     },
     /// A regular expression over the whole path, of which the segments before it are the literal start. Last only; none before it has a parameter.
     Regex(Expression),
+    /// A path that begins with this text (canonical) and the segments before it, wherever a segment ends; what follows is the parameter. Last only; none
+    /// before it has a parameter. Only in groups of routes in order.
+    Prefix {
+        /// Literal start of what follows the segments before it; may be empty.
+        text: String,
+        /// Name.
+        name: String,
+    },
 }
 
 impl PathPattern {
@@ -537,7 +547,9 @@ impl PathPattern {
             .iter()
             .flat_map(|segment| match segment {
                 Segment::Static(_) => [].iter(),
-                Segment::Param { name, .. } | Segment::CatchAll { name } => std::slice::from_ref(name).iter(),
+                Segment::Param { name, .. } | Segment::CatchAll { name } | Segment::Prefix { name, .. } => {
+                    std::slice::from_ref(name).iter()
+                }
                 Segment::Regex(expression) => expression.groups().iter(),
             })
             .map(String::as_str)

@@ -68,6 +68,8 @@ pub(crate) struct Field {
     pub(crate) default: &'static str,
     /// A key beside it that it cannot exceed. If it is not set, it follows.
     pub(crate) at_most: Option<&'static str>,
+    /// Where it is there, no key beside it has a default: it makes something else of the object.
+    pub(crate) is_alone: bool,
 }
 
 impl Object {
@@ -88,6 +90,11 @@ impl Field {
         Field { at_most: Some(whole), ..self }
     }
 
+    /// The same key, beside which no other has a default.
+    pub(crate) const fn alone(self) -> Field {
+        Field { is_alone: true, ..self }
+    }
+
     /// The node of its default, at a place.
     pub(crate) fn default_node(&self, span: Span) -> Option<Node> {
         self.written_default().map(|text| node_of(text, span))
@@ -96,12 +103,12 @@ impl Field {
 
 /// A key that must be there.
 pub(crate) const fn required(name: &'static str, shape: Shape, doc: &'static str) -> Field {
-    Field { name, shape, required: true, doc, default: "", at_most: None }
+    Field { name, shape, required: true, doc, default: "", at_most: None, is_alone: false }
 }
 
 /// A key with a default.
 pub(crate) const fn optional(name: &'static str, shape: Shape, default: &'static str, doc: &'static str) -> Field {
-    Field { name, shape, required: false, doc, default, at_most: None }
+    Field { name, shape, required: false, doc, default, at_most: None, is_alone: false }
 }
 
 /// A mapping without anything special.

@@ -201,6 +201,8 @@ impl Generation {
         let routes = reach::warnings(&self.config).into_iter().chain(config::variable_warnings(&self.config));
         let doubtful = doubtful::warnings(&self.config, |listener| self.front(listener).map(Arc::as_ref));
         let redirects = redirects::warnings(&self.config, &self.routes);
+        let unreachable = self.routes.unreachable();
+        let routes = routes.chain(unreachable);
         let twins = twins::warnings(&self.config, &self.routes, &self.contracts);
         let public_names = self.hello_keys.iter().flat_map(|keys| keys.public_names.iter().map(|name| &**name));
         let doubtful =

@@ -14,23 +14,29 @@
 //! 5. A path that another server could read as one of another route that is no less specific (escapes decoded, `//`, `;parameters`) is rejected, unless
 //!    its route opts out; and so is one with a parameter that is empty there (`/;/public`), which is another path for it.
 //! 6. HEAD is served by a route that names GET, unless a route of the same rank names HEAD.
+//! 7. A host (on a listener) whose routes are in order has no other routes. Of these, the first whose pattern, methods and conditions fit wins, in place
+//!    of rules 3 and 4; HEAD fits where GET does. A path that other servers could read as one of any other of them, or of none, is rejected.
 //!
-//! `tree.rs` searches, `compile.rs` builds and reports conflicts, `template.rs` writes what goes upstream, `lenient.rs` holds what only
+//! `tree.rs` searches, `starts.rs` finds prefixes, `compile.rs` builds and reports conflicts, `template.rs` writes what goes upstream, `lenient.rs` holds what only
 //! front doors ask for. The answers to what is not found are given by `http/`.
 
 mod ambiguous;
 mod compile;
 pub(crate) mod conditions;
 mod contenders;
+mod decoded_path;
 mod lenient;
 mod methods;
 mod params;
+mod starts;
 mod template;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod unreachable;
 mod values;
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -221,7 +227,7 @@ impl RouteTable {
             });
             let is_left =
                 route.config.path.expression().is_some() && !self.is_meant_escaped(tree, sought, route, &reading);
-            is_another && (is_guarded || is_left || has_void_parameter(head.path(), route, params))
+            is_another && (tree.is_ordered || is_guarded || is_left || has_void_parameter(head.path(), route, params))
         };
         readings(head, patterns).into_iter().any(is_hidden) || self.is_spelled_otherwise(tree, sought, route)
     }
@@ -240,15 +246,20 @@ impl RouteTable {
         other.is_some_and(|(other, _)| !other.is_same_route(route) && spells_escapes(&other.config.path))
     }
 
-    /// The most specific route of `tree` for what is sought, but with this path.
+    /// The most specific route of `tree` for what is sought, but with this path; where its routes are in order, the first.
     fn search<'t>(&'t self, tree: &'t Tree, sought: &Sought<'_>, path: &[u8]) -> Option<(&'t CompiledRoute, Params)> {
-        let mut found = None;
-        tree.search(path, |candidates| {
-            let mut routes = self.numbered(candidates.routes);
-            let taken =
-                routes.find(|route| route.methods.contains(&sought.head.method) && route.takes(sought, &candidates));
-            found = taken.map(|route| (route, *candidates.params));
-            found.is_some()
+        let (mut found, before) = (None, Cell::new(u32::MAX));
+        tree.search_before(path, &before, |candidates| {
+            let numbers = candidates.routes.iter().take_while(|number| **number < before.get());
+            let mut routes = numbers.filter_map(|number| Some((*number, self.routes.get(*number as usize)?)));
+            let taken = routes
+                .find(|(_, route)| route.methods.contains(&sought.head.method) && route.takes(sought, &candidates));
+            let Some((number, route)) = taken else { return false };
+            found = Some((route, *candidates.params));
+            if tree.is_ordered {
+                before.set(number);
+            }
+            !tree.is_ordered
         });
         found
     }

@@ -131,6 +131,7 @@ fn with_name(name: &str) -> PeerCertificate {
 /// Paths that a pattern matches; none if it is an expression of which no example is found. The first one has something for each parameter.
 pub fn paths(pattern: &PathPattern) -> Vec<String> {
     if let Some(expression) = pattern.expression() {
+        // One for decoded paths has an example here if it needs no escapes.
         return expression.a_match(&mut Comparison::of_paths()).into_iter().collect();
     }
     let mut path = String::new();
@@ -143,6 +144,7 @@ pub fn paths(pattern: &PathPattern) -> Vec<String> {
                 path.push('x');
             }
             Segment::CatchAll { .. } => return vec![format!("{path}x"), path],
+            Segment::Prefix { text, .. } => return vec![format!("{path}{text}x"), format!("{path}{text}")],
             Segment::Regex(_) => return Vec::new(),
         }
     }

@@ -57,7 +57,7 @@ pub(super) fn is_unreachable(pattern: &PathPattern) -> bool {
     let sample = pattern.segments.iter().map(|segment| match segment {
         Segment::Static(text) => text.clone(),
         Segment::Param { prefix, .. } => format!("{prefix}x"),
-        Segment::CatchAll { .. } | Segment::Regex(_) => "x".to_string(),
+        Segment::CatchAll { .. } | Segment::Regex(_) | Segment::Prefix { .. } => "x".to_string(),
     });
     let sample = format!("/{}", sample.collect::<Vec<_>>().join("/"));
     !matches!(canonical_path(sample.as_bytes(), &mut Vec::new()), Ok(false))

@@ -231,6 +231,7 @@ impl Reader<'_> {
             methods: vec![parsed],
             path: pattern,
             is_further_path: false,
+            group: None,
             when: config::Conditions::default(),
             action: Action::Forward(forward),
             request_headers: HeaderEdits {

@@ -229,7 +229,7 @@ fn path_text(path: &PathPattern, names: &[String]) -> String {
         Segment::Param { prefix, .. } => format!("/{prefix}{{{}}}", name()),
         Segment::CatchAll { .. } => format!("/{{*{}}}", name()),
         // No file of routes holds one.
-        Segment::Regex(_) => String::new(),
+        Segment::Regex(_) | Segment::Prefix { .. } => String::new(),
     });
     segments.collect()
 }

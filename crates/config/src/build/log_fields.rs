@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::order::all_routes;
 use super::placeholders::{Claims, Placeholder, Scope, cut, parts, placeholder};
 use super::{Build, Fault, access_log, identifier, read};
 use crate::model::{Escape, LogField, RouteConfig, Template, TemplatePart, Variable};
@@ -90,8 +91,7 @@ impl Build<'_> {
     pub(super) fn log_fields(&mut self, root: &Node, routes: &mut [RouteConfig]) -> Arc<[LogField]> {
         let access = root.get("log").and_then(|log| log.get("access"));
         if access.is_some_and(|access| access.text() == Some("none")) {
-            let nodes = root.get("routes").map(Node::items).unwrap_or_default();
-            for entry in nodes.iter().filter_map(|node| node.entry("log_fields")) {
+            for entry in all_routes(root).filter_map(|node| node.entry("log_fields")) {
                 let what = "`log_fields` beside `log: { access: none }`";
                 self.problems.add(entry.key_span, what, "remove one of the two");
             }

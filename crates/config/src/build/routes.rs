@@ -8,15 +8,14 @@ use std::sync::Arc;
 use wire::http::Method;
 
 use super::bodies::{body_template, escape_of};
-use super::conditions::expression;
 use super::log_fields::Credentials;
+use super::order::{Around, all_routes, entries, is_group, is_whole};
 use super::placeholders::{Claims, Scope};
 use super::policies::KnownPolicies;
 use super::responses::{KnownResponses, media_type_of};
-use super::template::{Target, parameter_names, path_expression, path_pattern};
+use super::template::{Target, parameter_names, path_pattern};
 use super::variables::none_in_target;
 use super::{Build, Fault, address, headers, identifier, names_in, read};
-use crate::expression::MAX_EXCEPTIONS;
 use crate::model::{
     Action, BodyVariables, Forward, ForwardTo, HeaderEdits, HostPattern, HostRewrite, Leniency, PathPattern,
     RouteConfig, Segment, Template, TemplatePart, UpstreamProtocol, UpstreamTls,
@@ -97,41 +96,46 @@ impl Build<'_> {
         }
         let mut names: HashMap<String, Span> = HashMap::new();
         let nodes = root.get("routes").map(Node::items).unwrap_or_default();
-        nodes.iter().for_each(|node| self.validate_trust(root, node));
-        let mut routes: Vec<Vec<RouteConfig>> =
-            nodes.iter().filter_map(|node| self.route(node, &known, &mut names)).collect();
+        let mut routes: Vec<Vec<RouteConfig>> = Vec::with_capacity(nodes.len());
+        for (number, node) in nodes.iter().enumerate() {
+            let around = self.around(node, &known, is_group(node).then_some(number));
+            routes.extend(entries(node).iter().filter_map(|node| {
+                self.validate_trust(root, node);
+                self.route(node, &around, &known, &mut names)
+            }));
+        }
         // A route that vanishes without a word would open or close what the user did not mean to.
-        debug_assert!(routes.len() == nodes.len() || !self.problems.is_empty());
+        debug_assert!(routes.len() == all_routes(root).count() || !self.problems.is_empty());
         distinguish(&mut routes);
         routes.into_iter().flatten().collect()
     }
 
     /// A route: once for each of its paths, since what a template takes from a path depends on it.
-    fn route(&mut self, node: &Node, known: &Known<'_>, names: &mut HashMap<String, Span>) -> Option<Vec<RouteConfig>> {
+    fn route(
+        &mut self,
+        node: &Node,
+        around: &Around,
+        known: &Known<'_>,
+        names: &mut HashMap<String, Span>,
+    ) -> Option<Vec<RouteConfig>> {
         let place = self.sources.place(node.span);
         let name = self.parsed(node, "name", identifier);
         if let (Some(name), Some(at)) = (&name, node.get("name")) {
             self.unique(name, "route", at.span, names);
         }
-        let paths = self.route_paths(node);
-        let matched = (self.route_listeners(node, known), self.hosts(node), self.parsed_list(node, "methods", method));
-        let (listeners, hosts, methods) = matched;
-        // What was left out of a list would have the route match more than it says, and meet routes that it does not.
-        let is_whole = |key: &str, taken: usize| {
-            let given = node.get(key).map_or(0, |list| list.one_or_many().len());
-            given == taken || (taken == 0 && key == "hosts" && given == 1 && is_any_host(node))
-        };
-        let is_matched = is_whole("listeners", listeners.len())
-            && is_whole("hosts", hosts.len())
-            && is_whole("methods", methods.len())
-            && is_whole("path", paths.len())
+        let paths = self.route_paths(node, around.group.is_some());
+        let Around { listeners, hosts, .. } = around;
+        let methods = self.parsed_list(node, "methods", method);
+        let is_matched = around.is_whole
+            && is_whole(node, "methods", methods.len())
+            && is_whole(node, "path", paths.len())
             // `host` is taken for `hosts` now and then: what the route matches is not known.
-            && ["host", "hosts", "listeners", "methods", "headers", "path"].iter().all(|key| !node.is_replaced(key));
+            && ["host", "methods", "headers", "path"].iter().all(|key| !node.is_replaced(key));
         let when = self.route_conditions(node);
         let hsts = self.hsts(node);
         let upgrades = self.upgrades(node);
         let contract = self.contract_choice(node, &known.contracts);
-        let is_verified = known.policies.verify_around(&listeners, &hosts);
+        let is_verified = known.policies.verify_around(listeners, hosts);
         let policies = self.policy_names(node, &known.policies, is_verified);
         let is_verified = is_verified || policies.iter().any(|name| known.policies.verifies(name));
         let claims = if is_verified { Claims::Verified } else { Claims::Unverified };
@@ -145,7 +149,7 @@ impl Build<'_> {
         if paths.is_empty() {
             self.action(node, At { path: None, scope: Scope { parameters: &[], empty: &[], claims } }, known);
         }
-        let name = name.unwrap_or_else(|| label(&methods, &hosts, &paths));
+        let name = name.unwrap_or_else(|| label(&methods, hosts, &paths));
         let when = when.filter(|_| is_matched)?;
         let responses = self.response_rules(node, &known.responses);
         let options = options(node, known.root);
@@ -159,6 +163,7 @@ impl Build<'_> {
                 methods: methods.clone(),
                 path,
                 is_further_path: !routes.is_empty(),
+                group: around.group,
                 when: when.clone(),
                 action: action?,
                 request_headers,
@@ -178,7 +183,7 @@ impl Build<'_> {
     }
 
     /// The paths of a route.
-    fn route_paths(&mut self, node: &Node) -> Vec<PathPattern> {
+    fn route_paths(&mut self, node: &Node, is_in_order: bool) -> Vec<PathPattern> {
         let Some(list) = node.get("path") else { return Vec::new() };
         self.not_empty(list, "path", "name a path, or remove `path` for all of them");
         if let Some(item) = list.one_or_many().get(MAX_PATHS) {
@@ -189,7 +194,7 @@ impl Build<'_> {
         for item in list.one_or_many().iter().take(MAX_PATHS) {
             let path = match item.text() {
                 Some(text) => self.take(item.span, path_pattern(text)),
-                None => self.route_expression(item),
+                None => self.path_mapping(item, is_in_order),
             };
             let Some(path) = path else { continue };
             if paths.iter().any(|other| other.segments == path.segments) {
@@ -205,25 +210,12 @@ impl Build<'_> {
         paths
     }
 
-    /// A path by regular expression. Without one of its exceptions it would match more than it says.
-    fn route_expression(&mut self, item: &Node) -> Option<PathPattern> {
-        let except = self.parsed_list(item, "except", expression);
-        let list = item.get("except");
-        let given = list.map_or(0, |list| list.one_or_many().len());
-        if let (Some(list), true) = (list, given > MAX_EXCEPTIONS) {
-            let what = format!("`except` has more than {MAX_EXCEPTIONS} expressions");
-            self.problems.add(list.span, what, "put several into one, with `|` between them");
-        }
-        let path = self.parsed(item, "regex", |text| path_expression(text, &except))?;
-        (except.len() == given && given <= MAX_EXCEPTIONS && !item.is_replaced("except")).then_some(path)
-    }
-
     fn edits(&mut self, node: &Node, scope: Scope<'_>) -> (HeaderEdits, HeaderEdits) {
         let request = self.header_edits(node, "request_headers", scope);
         (request, self.header_edits(node, "response_headers", scope))
     }
 
-    fn route_listeners(&mut self, node: &Node, known: &Known<'_>) -> Vec<String> {
+    pub(super) fn route_listeners(&mut self, node: &Node, known: &Known<'_>) -> Vec<String> {
         let mut out: Vec<String> = Vec::new();
         let Some(list) = node.get("listeners") else { return out };
         self.not_empty(list, "listeners", "name a listener, or remove `listeners` for all of them");
@@ -252,7 +244,7 @@ impl Build<'_> {
     }
 
     /// Empty for any host.
-    fn hosts(&mut self, node: &Node) -> Vec<HostPattern> {
+    pub(super) fn hosts(&mut self, node: &Node) -> Vec<HostPattern> {
         let Some(list) = node.get("hosts") else { return Vec::new() };
         self.not_empty(list, "hosts", "name a host, or remove `hosts` for any host");
         match list.one_or_many().iter().find(|item| item.text() == Some("*")) {
@@ -266,7 +258,7 @@ impl Build<'_> {
     }
 
     /// An empty list would match nothing, while no list matches everything.
-    fn not_empty(&mut self, list: &Node, key: &str, fix: &str) {
+    pub(super) fn not_empty(&mut self, list: &Node, key: &str, fix: &str) {
         if matches!(&list.value, Value::List(items) if items.is_empty()) {
             self.problems.add(list.span, format!("`{key}` is empty"), fix);
         }
@@ -566,11 +558,6 @@ fn distinguish(routes: &mut [Vec<RouteConfig>]) {
             paths.iter_mut().for_each(|route| route.name = format!("{name}#{count}"));
         }
     }
-}
-
-/// Whether a route takes `hosts: "*"`.
-fn is_any_host(route: &Node) -> bool {
-    route.get("hosts").is_some_and(|list| list.one_or_many().first().and_then(Node::text) == Some("*"))
 }
 
 /// Reads a method (RFC 9110 §9.1: case-sensitive).

@@ -49,11 +49,14 @@ pub(super) fn path_pattern(text: &str) -> Result<PathPattern, Fault> {
 }
 
 /// Reads a path by regular expression: what is literal at its start, segment by segment, and the expression over the whole of it.
-pub(super) fn path_expression(text: &str, except: &[Expression]) -> Result<PathPattern, Fault> {
+pub(super) fn path_expression(text: &str, except: &[Expression], is_decoded: bool) -> Result<PathPattern, Fault> {
     let expression = expression(text)?.except(except);
-    if expression.a_match(&mut Comparison::of_paths()).is_none() {
+    let expression = if is_decoded { expression.decoded() } else { expression };
+    let mut paths = if is_decoded { Comparison::of_decoded_paths() } else { Comparison::of_paths() };
+    if expression.a_match(&mut paths).is_none() {
         let what = format!("no path matches {}", shown(text));
         let fix = match except {
+            [] if is_decoded => "begin it with `/`; paths are compared without the query",
             [] => "begin it with `/`; paths are compared percent-encoded, without the query",
             _ => "begin it with `/`, and leave something of it outside of `except`",
         };
@@ -63,7 +66,10 @@ pub(super) fn path_expression(text: &str, except: &[Expression]) -> Result<PathP
         let what = format!("the expression has {} groups", expression.groups().len());
         return Err(Fault::new(what, format!("use at most {MAX_PARAMETERS}; `(?:...)` groups without a parameter")));
     }
-    let start = String::from_utf8_lossy(expression.literal_start());
+    let start = match is_decoded {
+        true => encoded(expression.literal_start()),
+        false => String::from_utf8_lossy(expression.literal_start()).into_owned(),
+    };
     let whole = start.strip_prefix('/').and_then(|start| start.rsplit_once('/')).map(|(whole, _)| whole);
     if let Some(whole) = whole.filter(|whole| canonical(whole, "a path").as_deref() != Ok(*whole)) {
         let what = format!("no path matches {}: {} is not in canonical form", shown(text), shown(whole));
@@ -73,6 +79,39 @@ pub(super) fn path_expression(text: &str, except: &[Expression]) -> Result<PathP
     let mut segments: Vec<Segment> = literal.collect();
     segments.push(Segment::Regex(expression));
     Ok(PathPattern { text: format!("~{text}"), segments })
+}
+
+/// Reads the start of paths.
+pub(super) fn path_prefix(text: &str) -> Result<PathPattern, Fault> {
+    let Some(rest) = text.strip_prefix('/') else {
+        return Err(Fault::new(format!("the prefix {} does not start with `/`", shown(text)), "write `/` before it"));
+    };
+    if text.contains(['?', '#', '{', '}']) {
+        let what = format!("the prefix {} holds a `?`, `#` or brace", shown(text));
+        return Err(Fault::new(what, "write text alone: a prefix has no parameters, and a query is no part of a path"));
+    }
+    // What follows may make more than dots of the last segment.
+    let whole = match canonical(&format!("{rest}x"), "the prefix") {
+        Ok(whole) => whole.strip_suffix('x').unwrap_or_default().to_owned(),
+        Err(fault) => return Err(canonical(rest, "the prefix").err().unwrap_or(fault)),
+    };
+    let mut parts: Vec<&str> = whole.split('/').collect();
+    let last = parts.pop().unwrap_or_default().to_owned();
+    let mut segments: Vec<Segment> = parts.into_iter().map(|part| Segment::Static(part.to_owned())).collect();
+    segments.push(Segment::Prefix { text: last, name: "rest".to_owned() });
+    Ok(PathPattern { text: format!("{text}{{*rest}}"), segments })
+}
+
+/// A piece of a decoded path in canonical form.
+fn encoded(piece: &[u8]) -> String {
+    let mut out = String::with_capacity(piece.len());
+    for byte in piece {
+        match char::from(*byte) {
+            c if c != '%' && c.is_ascii() && encode_in_path(c).len() == 1 => out.push(c),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
 }
 
 /// How a path that is no pattern could be written. What is suggested is a pattern.

@@ -40,12 +40,14 @@ fn complete_value(shape: &'static Shape, node: &mut Node, problems: &mut Collect
 fn complete_object(object: &'static Object, node: &mut Node, problems: &mut Collector) {
     let span = node.span;
     let Value::Map(entries) = &mut node.value else { return };
+    let is_there = |field: &Field| entries.iter().any(|entry| entry.key == field.name);
+    let has_no_defaults = object.inherits || object.all_fields().any(|field| field.is_alone && is_there(field));
     for field in object.all_fields() {
         match entries.iter_mut().find(|entry| entry.key == field.name) {
-            None if object.inherits => {}
+            None if has_no_defaults => {}
             None => entries.extend(absent(field, span, problems)),
             Some(entry) => {
-                let default = field.default_node(span).filter(|_| !object.inherits);
+                let default = field.default_node(span).filter(|_| !has_no_defaults);
                 if let (Some(default), false) = (&default, fits(&field.shape, &entry.value)) {
                     entry.value = Node { span: entry.value.span, ..default.clone() };
                     entry.is_replaced = true;

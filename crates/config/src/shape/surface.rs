@@ -99,6 +99,7 @@ pub(crate) static OBJECTS: &[&Object] = &[
     &RETRIES,
     &HEDGE,
     &ROUTE,
+    &ENTRY,
     &PATH_EXPRESSION,
     &WHEN,
     &VALUE_MATCH,
@@ -225,7 +226,7 @@ pub(crate) static ROOT: Object = object(
             "routes",
             Shape::List(&Shape::Object(&ROUTE)),
             "(none)",
-            "What to do with which request. The most specific route wins, whatever the order: exact host before wildcard before any host, static path before parameter before catch-all.",
+            "What to do with which request. The most specific route wins, whatever the order: exact host before wildcard before any host, static path before parameter before catch-all. `in_order` takes routes as they are written instead.",
         ),
         optional(
             "tokens",

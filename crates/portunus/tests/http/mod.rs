@@ -18,6 +18,7 @@ mod fields;
 mod goaway;
 mod http2_ordinary;
 mod idle_connections;
+mod in_order;
 mod interim;
 mod prior_knowledge;
 mod proxy_headers;

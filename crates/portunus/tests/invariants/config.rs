@@ -108,6 +108,13 @@ fn route_keeps_its_promises(route: &RouteConfig, config: &Config) {
                 assert_eq!(canonical, format!("/{text}").as_bytes());
             }
             Segment::Param { .. } | Segment::CatchAll { .. } => parameters += 1,
+            Segment::Prefix { text, .. } => {
+                let mut canonical = Vec::new();
+                assert!(route.group.is_some());
+                assert_eq!(canonical_path(format!("/{text}x").as_bytes(), &mut canonical), Ok(false));
+                assert_eq!(canonical, format!("/{text}x").as_bytes());
+                parameters += 1;
+            }
             Segment::Regex(expression) => parameters += expression.groups().len(),
         }
     }

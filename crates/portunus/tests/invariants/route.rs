@@ -1,5 +1,6 @@
 //! The route table, any routes and requests: one line is `METHODS HOSTS PATH [REWRITE]` (a path behind `~` is an expression) or, after `~`, the same with all conveniences of front
-//! doors, or, after `>`, the request `METHOD HOST TARGET`.
+//! doors, or, after `>`, the request `METHOD HOST TARGET`. Where the first line is `#`, all routes are in order, for any host, a path behind `~~` is an
+//! expression on decoded paths, and one behind `^` a prefix.
 
 use std::fmt::Write as _;
 
@@ -29,21 +30,24 @@ pub fn check(text: &[u8]) {
 
 /// The routes of the text; none if the configuration rejects one.
 fn config(text: &str) -> Option<Config> {
+    let is_ordered = text.lines().next() == Some("#");
     let mut yaml = String::new();
     let mut lenient = Vec::new();
     for line in text.lines().filter(|line| !line.starts_with('>')) {
         let mut words = line.strip_prefix('~').unwrap_or(line).split(' ');
         let (Some(methods), Some(hosts), Some(path)) = (words.next(), words.next(), words.next()) else { continue };
         let list = |text: &str| text.split(',').map(quoted).collect::<Vec<_>>().join(", ");
-        let path = match path.strip_prefix('~') {
-            Some(expression) => format!("{{ regex: {} }}", quoted(expression)),
-            None => quoted(path),
+        let path = match (path.strip_prefix("~~"), path.strip_prefix('~'), path.strip_prefix('^')) {
+            (Some(expression), _, _) if is_ordered => format!("{{ regex: {}, decoded: true }}", quoted(expression)),
+            (_, Some(expression), _) => format!("{{ regex: {} }}", quoted(expression)),
+            (_, _, Some(prefix)) if is_ordered => format!("{{ prefix: {} }}", quoted(prefix)),
+            _ => quoted(path),
         };
         let _ = write!(yaml, "  - path: {path}\n    upstream: u\n");
         if methods != "*" {
             let _ = writeln!(yaml, "    methods: [{}]", list(methods));
         }
-        if hosts != "*" {
+        if hosts != "*" && !is_ordered {
             let _ = writeln!(yaml, "    hosts: [{}]", list(hosts));
         }
         if let Some(rewrite) = words.next() {
@@ -53,10 +57,14 @@ fn config(text: &str) -> Option<Config> {
     }
     let start =
         "listeners: [{ name: web, bind: \"127.0.0.1:0\" }]\nupstreams: { u: { servers: [\"192.0.2.1:80\"] } }\nroutes:";
-    let text = if yaml.is_empty() { format!("{start} []") } else { format!("{start}\n{yaml}") };
+    let text = match (yaml.is_empty(), is_ordered) {
+        (true, _) => format!("{start} []"),
+        (false, true) => format!("{start}\n- in_order:\n{yaml}"),
+        (false, false) => format!("{start}\n{yaml}"),
+    };
     let mut config = config::parse("fuzz.yaml", &text, std::path::Path::new("")).ok()?;
     for (route, lenient) in config.routes.iter_mut().zip(lenient) {
-        if lenient {
+        if lenient && !is_ordered {
             route.lenient = Leniency {
                 redirect_to_match: true,
                 response_options: true,
@@ -96,6 +104,7 @@ fn check_lookup(table: &RouteTable, config: &Config, head: &RequestHead) {
             let values: Vec<&[u8]> =
                 (0..params.len()).map(|at| params.value(head.path(), at).expect("a value")).collect();
             match route.path.expression() {
+                Some(expression) if expression.is_decoded() => assert_eq!(values.len(), expression.groups().len()),
                 Some(expression) => {
                     assert!(expression.matches(head.path()) && values.len() == expression.groups().len())
                 }
@@ -161,11 +170,15 @@ fn check_other_readings(table: &RouteTable, head: &RequestHead, found: usize) {
     if let Routed::Found(simplified, _) = table.find("web", &other) {
         let written = &table.routes()[found].config.path.segments;
         let read = &simplified.config.path.segments;
+        if table.routes()[found].config.group.is_some() {
+            assert_eq!(simplified.index, found, "in order each reading is of one route");
+            return;
+        }
         let rank = |segment: Option<&Segment>| match segment {
             Some(Segment::Static(_)) => (2, 0),
             Some(Segment::Param { prefix, .. }) => (1, prefix.len()),
             Some(Segment::Regex(_)) => (1, usize::MAX),
-            Some(Segment::CatchAll { .. }) | None => (0, 0),
+            Some(Segment::CatchAll { .. } | Segment::Prefix { .. }) | None => (0, 0),
         };
         let differs = (0..written.len().max(read.len())).find(|at| rank(written.get(*at)) != rank(read.get(*at)));
         assert!(
@@ -203,6 +216,10 @@ fn rebuilt(pattern: &PathPattern, values: &[&[u8]]) -> Vec<u8> {
                 path.extend_from_slice(values.next().expect("a value for each parameter"));
             }
             Segment::CatchAll { .. } => path.extend_from_slice(values.next().expect("a value for each parameter")),
+            Segment::Prefix { text, .. } => {
+                path.extend_from_slice(text.as_bytes());
+                path.extend_from_slice(values.next().expect("a value for each parameter"));
+            }
             Segment::Regex(_) => panic!("the text has no expressions"),
         }
     }

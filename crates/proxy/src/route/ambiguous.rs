@@ -5,7 +5,10 @@
 //! contract, a request could get around what that demands. Such requests are rejected. What a reading is compared with are the patterns of the host, so
 //! that an escape of which no pattern cares passes.
 //!
-//! A reading that leads to a less specific route passes where it comes about by slashes that the route lets be escaped, by a `;` or `//` that its own
+//! Where routes are in order, each reading must be of the very route that the path as it is belongs to, or the request is rejected: who wrote the order meant
+//! each path to meet the first route that fits it.
+//!
+//! Elsewhere a reading that leads to a less specific route passes where it comes about by slashes that the route lets be escaped, by a `;` or `//` that its own
 //! pattern has, or by a `?` at which a path would end: each is somebody's data.
 
 use config::{PathPattern, Segment};
@@ -23,6 +26,7 @@ pub(super) fn decoded(pattern: &PathPattern) -> Option<PathPattern> {
     let segments = pattern.segments.iter().map(|segment| match segment {
         Segment::Static(text) => Segment::Static(decoded(text)),
         Segment::Param { prefix, name } => Segment::Param { prefix: decoded(prefix), name: name.clone() },
+        Segment::Prefix { text, name } => Segment::Prefix { text: decoded(text), name: name.clone() },
         other => other.clone(),
     });
     let segments: Vec<Segment> = segments.collect();
@@ -32,7 +36,7 @@ pub(super) fn decoded(pattern: &PathPattern) -> Option<PathPattern> {
 
 /// Whether a pattern is an expression that spells escapes, so that it may be meant for characters which a path has as they are.
 pub(super) fn spells_escapes(pattern: &PathPattern) -> bool {
-    pattern.expression().is_some_and(|expression| {
+    pattern.expression().filter(|expression| !expression.is_decoded()).is_some_and(|expression| {
         expression.text().contains('%') || expression.exceptions().any(|text| text.contains('%'))
     })
 }
@@ -42,7 +46,7 @@ pub(super) fn is_more_specific(one: &PathPattern, other: &PathPattern) -> bool {
     let rank = |segment: Option<&Segment>| match segment {
         Some(Segment::Static(_)) => usize::MAX,
         Some(Segment::Regex(_)) => usize::MAX - 1,
-        Some(Segment::Param { prefix, .. }) => prefix.len() + 1,
+        Some(Segment::Param { prefix, .. } | Segment::Prefix { text: prefix, .. }) => prefix.len() + 1,
         Some(Segment::CatchAll { .. }) | None => 0,
     };
     let longest = one.segments.len().max(other.segments.len());

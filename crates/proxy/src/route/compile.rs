@@ -87,10 +87,10 @@ fn build_view(routes: &[CompiledRoute], visible: &[usize], conflicts: &mut Confl
         }
     }
     for (host, tree) in view.hosts.iter_mut() {
-        conflicts.arrange(routes, &host, tree);
+        conflicts.settle(routes, &host, tree);
     }
     if let Some(tree) = &mut view.any {
-        conflicts.arrange(routes, "any host", tree);
+        conflicts.settle(routes, "any host", tree);
     }
     view
 }
@@ -101,6 +101,7 @@ fn insert(tree: &mut Tree, route: &CompiledRoute, decodes: bool) {
     let decoded = if decodes { decoded(&config.path) } else { None };
     tree.insert(decoded.as_ref().unwrap_or(&config.path), number, config.lenient.empty_parameters);
     tree.redirects |= config.lenient.redirect_to_match;
+    tree.is_ordered |= config.group.is_some();
 }
 
 /// How specific a route is among those with its pattern: smaller goes first.
@@ -127,6 +128,43 @@ impl Default for Conflicts {
 }
 
 impl Conflicts {
+    /// Puts the routes of a host into order: that of their group, or by how specific they are.
+    fn settle(&mut self, routes: &[CompiledRoute], host: &str, tree: &mut Tree) {
+        if !tree.is_ordered {
+            return self.arrange(routes, host, tree);
+        }
+        tree.arrange(|numbers| numbers.sort_unstable());
+        let numbers: BTreeSet<u32> = tree.routes().collect();
+        let mut all = numbers.iter().filter_map(|number| routes.get(*number as usize));
+        let Some(first) = all.next() else { return };
+        if let Some(other) = all.find(|route| route.config.group != first.config.group) {
+            self.note_mix(host, first, other);
+        }
+    }
+
+    /// Notes that a host has routes in order, and others.
+    fn note_mix(&mut self, host: &str, first: &CompiledRoute, other: &CompiledRoute) {
+        if !self.pairs.insert((first.index, other.index)) {
+            return;
+        }
+        let (what, fix) = match (first.config.group, other.config.group) {
+            (Some(_), Some(_)) => ("another group of routes in order", "put the routes of both into one group"),
+            _ => (
+                "routes in order, and others",
+                "put all routes of the host into the group, where they count as they are written",
+            ),
+        };
+        self.texts.push(format!(
+            "{}: route `{}` ({}) and route `{}` ({}, at {}): {host} has {what}; {fix}",
+            other.config.place,
+            other.config.name,
+            other.config.path.text,
+            first.config.name,
+            first.config.path.text,
+            first.config.place,
+        ));
+    }
+
     /// Puts the routes of each pattern into order and notes those between which no order exists.
     fn arrange(&mut self, routes: &[CompiledRoute], host: &str, tree: &mut Tree) {
         tree.arrange(|numbers| {

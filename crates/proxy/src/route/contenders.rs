@@ -24,6 +24,8 @@ pub enum Standing {
     Taken,
     /// It would serve the request, and the one that is taken goes before it: what of that does.
     GivesPlace(&'static str),
+    /// It would serve the request, and stands behind the one that is taken in their group.
+    Later,
     /// It would serve the request if its path could not be read as that of another route, or held no encoded slash.
     PathRejected,
     /// It serves other methods.
@@ -39,8 +41,8 @@ pub enum Standing {
 }
 
 impl RouteTable {
-    /// The routes whose path fits a request on `listener`: those of its host, most specific first, then those of less specific hosts, then those of
-    /// other listeners.
+    /// The routes whose path fits a request on `listener`: those of its host, most specific first or as they are in order, then those of less specific
+    /// hosts, then those of other listeners.
     pub fn contenders(&self, listener: &str, sought: &Sought<'_>) -> Vec<Contender<'_>> {
         let taken = match self.find(listener, *sought) {
             Routed::Found(route, _) => Some(route),
@@ -74,6 +76,7 @@ struct Found<'t> {
 impl<'t> Found<'t> {
     /// Those of a tree.
     fn add(&mut self, tree: &'t Tree, sought: &Sought<'_>, standing: impl Fn(&CompiledRoute, bool) -> Standing) {
+        let known = self.contenders.len();
         tree.search(sought.head.path(), |candidates| {
             for route in self.table.numbered(candidates.routes) {
                 if self.contenders.iter().all(|known| known.route.index != route.index) {
@@ -81,8 +84,19 @@ impl<'t> Found<'t> {
                     self.contenders.push(Contender { route, standing });
                 }
             }
-            self.contenders.len() >= MOST
+            // Those in order come in none: which are the first is known once all are there.
+            !tree.is_ordered && self.contenders.len() >= MOST
         });
+        if let Some(added) = self.contenders.get_mut(known..).filter(|_| tree.is_ordered) {
+            added.sort_by_key(|contender| contender.route.index);
+            // The one that is taken is shown in any case.
+            if let Some(at) = added.iter().position(|contender| contender.standing == Standing::Taken)
+                && at + known >= MOST
+            {
+                added.swap(at, MOST - 1 - known);
+            }
+        }
+        self.contenders.truncate(MOST);
     }
 }
 
@@ -99,6 +113,7 @@ fn standing(route: &CompiledRoute, taken: Option<&CompiledRoute>, has_empty: boo
     }
     match taken {
         _ if has_empty && !route.config.lenient.empty_parameters => Standing::EmptyParameter,
+        Some(_) if route.config.group.is_some() => Standing::Later,
         Some(taken) => Standing::GivesPlace(advantage(taken, route)),
         None => Standing::PathRejected,
     }

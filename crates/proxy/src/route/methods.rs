@@ -101,6 +101,13 @@ impl MethodSet {
         self.overlaps(other) || (self.named | self.implied) & (other.named | other.implied) != 0
     }
 
+    /// Whether every method that the other one serves is served.
+    pub(super) fn includes(&self, other: &MethodSet) -> bool {
+        let (all, others) = (self.named | self.implied, other.named | other.implied);
+        self.is_any()
+            || (!other.is_any() && others & !all == 0 && other.others.iter().all(|token| self.others.contains(token)))
+    }
+
     /// Adds the tokens of all methods served to an Allow list. For "any" there is nothing to add.
     pub(super) fn list<'m>(&'m self, allow: &mut BTreeSet<&'m str>) {
         let all = self.named | self.implied;

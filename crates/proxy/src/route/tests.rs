@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod differential;
+mod in_order;
 mod matching;
 mod readings;
 mod templates;
@@ -12,8 +13,18 @@ use wire::http::{Method, RequestHead};
 
 use super::{RouteTable, Routed};
 
-/// A path pattern from `/a/p{x}/{*rest}`, or from `~` and an expression.
+/// A path pattern from `/a/p{x}/{*rest}`, or from `~` and an expression (`~~` for decoded paths, `_` for a blank), or from `^` and a prefix.
 pub(super) fn pattern(text: &str) -> PathPattern {
+    if let Some(expression) = text.strip_prefix("~~") {
+        let expression = Expression::new(&expression.replace('_', " ")).unwrap().decoded();
+        return PathPattern { text: text.to_string(), segments: vec![Segment::Regex(expression)] };
+    }
+    if let Some(prefix) = text.strip_prefix("^/") {
+        let mut parts: Vec<&str> = prefix.split('/').collect();
+        let last = Segment::Prefix { text: parts.pop().unwrap().to_string(), name: "rest".to_string() };
+        let segments = parts.into_iter().map(|part| Segment::Static(part.to_string())).chain([last]).collect();
+        return PathPattern { text: text.to_string(), segments };
+    }
     if let Some(expression) = text.strip_prefix('~') {
         let expression = Expression::new(expression).unwrap();
         let start = String::from_utf8(expression.literal_start().to_vec()).unwrap();
@@ -75,7 +86,7 @@ fn condition(text: &str) -> ValueCondition {
     ValueCondition { of: ValueOf::Header, name, any }
 }
 
-/// A route from `METHODS HOSTS PATH [field=value]... [@listener]... [+leniency]... [%2F]`; methods and hosts are separated by commas, `*` is
+/// A route from `METHODS HOSTS PATH [field=value]... [@listener]... [#group] [+leniency]... [%2F]`; methods and hosts are separated by commas, `*` is
 /// any. It is named by its whole text.
 pub(super) fn route(text: &str) -> RouteConfig {
     let mut words = text.split(' ');
@@ -96,6 +107,7 @@ pub(super) fn route(text: &str) -> RouteConfig {
         methods,
         path,
         is_further_path: false,
+        group: None,
         when: Conditions::default(),
         action: Action::Respond {
             status: 200,
@@ -126,9 +138,10 @@ pub(super) fn route(text: &str) -> RouteConfig {
             "+head" => route.lenient.explicit_head = true,
             "+empty" => route.lenient.empty_parameters = true,
             "+forbid" => route.lenient.forbid_unknown_hosts = true,
-            _ => match word.strip_prefix('@') {
-                Some(listener) => route.listeners.push(listener.to_string()),
-                None => route.when.values.push(condition(word)),
+            _ => match (word.strip_prefix('@'), word.strip_prefix('#')) {
+                (Some(listener), _) => route.listeners.push(listener.to_string()),
+                (_, Some(group)) => route.group = Some(group.parse().unwrap()),
+                _ => route.when.values.push(condition(word)),
             },
         }
     }

@@ -4,10 +4,15 @@
 //! costs at most the number of nodes. Recursion is as deep as the longest pattern, which the compiler of the table bounds.
 //! Knows nothing of methods and fields: what ends a search is the caller's `visit`.
 
+use std::borrow::Cow;
+use std::cell::Cell;
+
 use config::{Expression, PathPattern, Segment};
 
 use super::ambiguous::spells_escapes;
+use super::decoded_path;
 use super::params::Params;
+use super::starts::Starts;
 use crate::configured_map::ConfiguredMap;
 
 /// Up to this many static children are compared one after the other; more are hashed.
@@ -26,6 +31,10 @@ pub(super) struct Tree {
     pub(super) has_expressions: bool,
     /// Whether some expression spells escapes.
     pub(super) spells_escapes: bool,
+    /// Whether its routes are taken in order: the lowest number first.
+    pub(super) is_ordered: bool,
+    /// Whether some expression is for decoded paths.
+    has_decoded: bool,
 }
 
 /// One place in the tree.
@@ -42,6 +51,8 @@ struct Node {
     ends: Vec<u32>,
     /// Routes whose catch-all begins here, most specific first.
     rest: Vec<u32>,
+    /// Routes of prefixes of what follows here.
+    starts: Starts,
 }
 
 impl Node {
@@ -116,14 +127,22 @@ pub(super) struct Candidates<'t, 's> {
 impl Tree {
     /// A tree without patterns.
     pub(super) fn new() -> Tree {
-        let nodes = vec![Node::default()];
-        Tree { nodes, empty_values: false, redirects: false, has_expressions: false, spells_escapes: false }
+        Tree {
+            nodes: vec![Node::default()],
+            empty_values: false,
+            redirects: false,
+            has_expressions: false,
+            spells_escapes: false,
+            is_ordered: false,
+            has_decoded: false,
+        }
     }
 
     /// Adds the pattern of route number `route`.
     pub(super) fn insert(&mut self, pattern: &PathPattern, route: u32, empty_values: bool) {
         self.empty_values |= empty_values;
         self.has_expressions |= pattern.expression().is_some();
+        self.has_decoded |= pattern.expression().is_some_and(Expression::is_decoded);
         self.spells_escapes |= spells_escapes(pattern);
         let mut at = 0;
         for segment in &pattern.segments {
@@ -138,20 +157,26 @@ impl Tree {
                     self.list(at, |node| node.routes_of(expression), route);
                     return;
                 }
+                Segment::Prefix { text, .. } => {
+                    self.list(at, |node| node.starts.routes_of(text.as_bytes()), route);
+                    return;
+                }
             };
         }
         self.list(at, |node| &mut node.ends, route);
     }
 
-    /// Calls `arrange` with every list of routes that share a pattern, to put them into order.
+    /// Calls `arrange` with every list of routes that share a pattern, to put them into order. Due once all are there.
     pub(super) fn arrange(&mut self, mut arrange: impl FnMut(&mut Vec<u32>)) {
         for node in &mut self.nodes {
             let of_expressions = node.expressions.iter_mut().map(|(_, routes)| routes);
-            for list in [&mut node.ends, &mut node.rest].into_iter().chain(of_expressions) {
+            let of_starts = node.starts.lists_mut();
+            for list in [&mut node.ends, &mut node.rest].into_iter().chain(of_expressions).chain(of_starts) {
                 if list.len() > 1 {
                     arrange(list);
                 }
             }
+            node.starts.link();
         }
     }
 
@@ -163,8 +188,9 @@ impl Tree {
     /// All routes of the tree, some more than once.
     pub(super) fn routes(&self) -> impl Iterator<Item = u32> {
         let of_node = |node: &Node| {
-            let of_expressions = node.expressions.iter().flat_map(|(_, routes)| routes.clone());
-            of_expressions.chain(node.ends.clone()).chain(node.rest.clone()).collect::<Vec<u32>>()
+            let of_expressions = node.expressions.iter().map(|(_, routes)| routes);
+            let lists = of_expressions.chain(node.starts.lists()).chain([&node.ends, &node.rest]);
+            lists.flatten().copied().collect::<Vec<u32>>()
         };
         self.nodes.iter().flat_map(of_node)
     }
@@ -172,8 +198,21 @@ impl Tree {
     /// Visits what matches `path`, the most specific pattern first (segment by segment: static, expression, longest prefix, parameter, catch-all), until
     /// `visit` says true. Whether it did is the result.
     pub(super) fn search<'t>(&'t self, path: &[u8], visit: impl FnMut(Candidates<'t, '_>) -> bool) -> bool {
+        self.search_before(path, &Cell::new(u32::MAX), visit)
+    }
+
+    /// The same, but for lists whose first route is not before this one, which `visit` may lower: where routes are in order, what could only be behind
+    /// the best one so far is not looked at.
+    pub(super) fn search_before<'t>(
+        &'t self,
+        path: &[u8],
+        before: &Cell<u32>,
+        visit: impl FnMut(Candidates<'t, '_>) -> bool,
+    ) -> bool {
         let Some(b'/') = path.first() else { return false };
-        let mut search = Search { tree: self, path, params: Params::default(), empties: 0, visit };
+        let decoded = if self.has_decoded { decoded_path::decoded(path) } else { None };
+        let decoded = decoded.map_or(Cow::Borrowed(path), Cow::Owned);
+        let mut search = Search { tree: self, path, decoded, params: Params::default(), empties: 0, before, visit };
         search.step(0, 1)
     }
 
@@ -279,7 +318,11 @@ fn segment_at(path: &[u8], at: usize) -> Option<(&[u8], usize)> {
 struct Search<'t, 'p, V> {
     tree: &'t Tree,
     path: &'p [u8],
+    /// The path for expressions on decoded ones.
+    decoded: Cow<'p, [u8]>,
     params: Params,
+    /// The first route that does not matter.
+    before: &'p Cell<u32>,
     /// Parameters among `params` that are empty.
     empties: u8,
     visit: V,
@@ -308,21 +351,32 @@ impl<'t, V: FnMut(Candidates<'t, '_>) -> bool> Search<'t, '_, V> {
         {
             return true;
         }
-        if node.rest.is_empty() {
+        if self.arrive_at(&node.rest, at) {
+            return true;
+        }
+        let (before, rest) = (self.before, self.path.get(at..).unwrap_or_default());
+        node.starts.search(rest, || before.get(), |length, routes| self.arrive_at(routes, at + length))
+    }
+
+    /// Arrives at routes whose parameter is all from `start` on.
+    fn arrive_at(&mut self, routes: &'t [u32], start: usize) -> bool {
+        if !is_before(routes, self.before) {
             return false;
         }
-        self.params.push(at, self.path.len());
-        let done = self.arrive(&node.rest);
+        self.params.push(start, self.path.len());
+        let done = self.arrive(routes);
         self.params.pop();
         done
     }
 
     /// Tries expressions over the whole path. There are no parameters before them.
     fn match_expressions(&mut self, expressions: &'t [(Expression, Vec<u32>)]) -> bool {
-        for (expression, routes) in expressions {
-            if expression.matches(self.path) {
+        for (expression, routes) in expressions.iter().filter(|(_, routes)| is_before(routes, self.before)) {
+            let text = if expression.is_decoded() { &*self.decoded } else { self.path };
+            if expression.matches(text) {
                 self.params = Params::default();
-                expression.find_groups(self.path, |start, end| self.params.push(start, end));
+                let place = |at| if text.len() == self.path.len() { at } else { decoded_path::place(self.path, at) };
+                expression.find_groups(text, |start, end| self.params.push(place(start), place(end)));
                 if self.arrive(routes) {
                     return true;
                 }
@@ -349,6 +403,12 @@ impl<'t, V: FnMut(Candidates<'t, '_>) -> bool> Search<'t, '_, V> {
     }
 
     fn arrive(&mut self, routes: &'t [u32]) -> bool {
-        !routes.is_empty() && (self.visit)(Candidates { routes, params: &self.params, has_empty: self.empties > 0 })
+        is_before(routes, self.before)
+            && (self.visit)(Candidates { routes, params: &self.params, has_empty: self.empties > 0 })
     }
+}
+
+/// Whether a list has a route that matters. Where some do not, lists are ascending.
+fn is_before(routes: &[u32], before: &Cell<u32>) -> bool {
+    routes.first().is_some_and(|first| *first < before.get())
 }

@@ -2,23 +2,37 @@
 
 use crate::table::*;
 
-pub(in crate::shape) static PATH_EXPRESSION: Object = object(
-    "route.path",
-    "a path by regular expression",
-    &[&[
-        required(
-            "regex",
-            Shape::Text("an expression such as `/v[0-9]+/(?<name>[^/]+)`"),
-            "Matches the whole canonical path, in time linear in its length. Groups are parameters of the path: `(?<name>...)` by name, others by number (`{1}`). Syntax of the Rust crate `regex`, on bytes.",
-        ),
-        optional(
-            "except",
-            Shape::OneOrMany(&Shape::Text("an expression such as `/admin/.*`")),
-            "(none)",
-            "Paths that it does not match, as the other expression says: what another route is to have.",
-        ),
-    ]],
-);
+pub(in crate::shape) static PATH_EXPRESSION: Object = Object {
+    one_of: &["regex", "prefix"],
+    ..object("route.path", "a path by regular expression or by its start", PATH_EXPRESSION_ROWS)
+};
+
+static PATH_EXPRESSION_ROWS: &[&[Field]] = &[&[
+    optional(
+        "regex",
+        Shape::Text("an expression such as `/v[0-9]+/(?<name>[^/]+)`"),
+        "",
+        "Matches the whole canonical path, in time linear in its length. Groups are parameters of the path: `(?<name>...)` by name, others by number (`{1}`). Syntax of the Rust crate `regex`, on bytes.",
+    ),
+    optional(
+        "except",
+        Shape::OneOrMany(&Shape::Text("an expression such as `/admin/.*`")),
+        "(none)",
+        "Paths that it does not match, as the other expression says: what another route is to have.",
+    ),
+    optional(
+        "decoded",
+        Shape::Bool,
+        "false",
+        "Match the path with its escapes decoded (`%20`, `%C3%A9`), but for those of `/` and of other characters that a path may hold as they are. Only in `in_order`.",
+    ),
+    optional(
+        "prefix",
+        Shape::Text("the start of a path such as `/static`"),
+        "",
+        "Matches each path that begins with this text, wherever a segment ends: `/static`, `/static/x`, `/staticky`. What follows is the parameter `{rest}`. Only in `in_order`.",
+    ),
+]];
 
 /// One value, or what values may be.
 static VALUES: Shape = Shape::OneOrMany(&Shape::Either(&[Shape::Verbatim("a value"), Shape::Object(&VALUE_MATCH)]));

@@ -7,131 +7,148 @@ use std::time::Duration;
 
 use crate::table::*;
 
+/// What a route does: exactly one of these.
+const ACTIONS: [&str; 6] = ["upstream", "split", "upstream_url", "redirect", "respond", "validate"];
+
 pub(in crate::shape) static ROUTE: Object = Object {
     name: "route",
     doc: "what to do with which request",
-    fields: &[
-        &[
-            optional(
-                "name",
-                Shape::Text("a name of letters, digits, `.`, `_` and `-`"),
-                "(methods, first host and path)",
-                "Unique name for logs and metrics. The default is as in `GET www.example.com/api/{*rest}`, at most 96 characters, followed by `#2` if that name is taken.",
-            ),
-            optional(
-                "listeners",
-                Shape::OneOrMany(&Shape::Text("the name of a listener")),
-                "(all HTTP listeners)",
-                "Listeners of this route.",
-            ),
-            optional(
-                "hosts",
-                Shape::OneOrMany(&Shape::Text("a host name such as `www.example.com`, `*.example.com` or `*`")),
-                "*",
-                "Host names to match. `*.example.com` matches one or more labels before the rest, `*` any host.",
-            ),
-            optional(
-                "methods",
-                Shape::OneOrMany(&Shape::Text("a method such as `GET`")),
-                "(any)",
-                "Methods to match. GET includes HEAD, unless another route names HEAD.",
-            ),
-            optional(
-                "path",
-                Shape::OneOrMany(&Shape::Either(&[
-                    Shape::Text("a path such as `/api/{version}/{*rest}`"),
-                    Shape::Object(&PATH_EXPRESSION),
-                ])),
-                "/{*rest}",
-                "Path to match. `{name}` is one segment or the end of one (`v{n}`); `{*name}` at the end is everything that follows. Of several paths, each must have the parameters that the route uses.",
-            ),
-            optional(
-                "headers",
-                Shape::Table("NAME", &Shape::Verbatim("a value")),
-                "(any)",
-                "Header fields to match, with exactly this value.",
-            ),
-            optional("when", Shape::Object(&WHEN), "(always)", "What else a request must be like."),
-            optional("upstream", Shape::Text("the name of an upstream"), "", "Forward to this upstream."),
-            optional("split", Shape::List(&Shape::Object(&SHARE)), "", "Forward to one of several upstreams."),
-            optional(
-                "upstream_url",
-                Shape::Object(&UPSTREAM_URL),
-                "",
-                "Forward to a server whose name is built from parameters of the path.",
-            ),
-            optional("redirect", Shape::Object(&REDIRECT), "", "Redirect the client."),
-            optional("respond", Shape::Object(&RESPOND), "", "Respond directly."),
-            optional(
-                "validate",
-                Shape::Object(&VALIDATE),
-                "",
-                "Say whether a request that another proxy holds keeps its contract.",
-            ),
-            optional(
-                "rewrite",
-                Shape::Text("a path such as `/v2/{rest}`"),
-                "(unchanged)",
-                "Path to send upstream. The query is appended.",
-            ),
-            optional(
-                "host",
-                Shape::Either(&[Shape::Choice(&["keep", "upstream"]), Shape::Object(&HOST_SET)]),
-                "keep",
-                "Host to send upstream. `keep`: that of the client. `upstream`: that of the server.",
-            ),
-            optional("mirror", Shape::Object(&MIRROR), "(none)", "Send copies of requests to another upstream."),
-            optional(
-                "request_headers",
-                Shape::Object(&HEADER_EDITS),
-                "(none)",
-                "Changes to the header fields of the request.",
-            ),
-            optional(
-                "response_headers",
-                Shape::Object(&RESPONSE_EDITS),
-                "(none)",
-                "Changes to the header fields of the response.",
-            ),
-            optional(
-                "log_fields",
-                Shape::Table("NAME", &Shape::Text("a text with variables such as `{tenant}`")),
-                "(none)",
-                "Fields to add to the access log for requests of this route, besides those of `log.access.fields`; one of the same name is replaced.",
-            ),
-            optional(
-                "hsts",
-                Shape::Either(&[Shape::Bool, Shape::Text("a value such as `max-age=31536000; includeSubDomains`")]),
-                "false",
-                "Add Strict-Transport-Security to responses over TLS. `true`: `max-age=31536000`.",
-            ),
-            optional("max_body", Shape::Size(1, TIB), "(`limits.max_body`)", "Largest request body; then 413."),
-            optional(
-                "upgrades",
-                Shape::OneOrMany(&Shape::Text("a protocol such as `websocket`")),
-                "[websocket]",
-                "Protocols to which a connection may be upgraded if the upstream agrees; `[]` for none.",
-            ),
-            optional(
-                "contract",
-                Shape::Text("the name of a contract, or `none`"),
-                "(that of its host, else of its listener)",
-                "Contract to validate requests and responses by. `none`: none, even if the host or the listener has one.",
-            ),
-            optional(
-                "policies",
-                Shape::OneOrMany(&Shape::Text("the name of a policy")),
-                "(none)",
-                "Policies that requests of this route must pass, besides those of the listener and the host.",
-            ),
-        ],
-        &RESPONSE_RULES,
-        ROUTE_OPTIONS_ROWS,
-    ],
-    one_of: &["upstream", "split", "upstream_url", "redirect", "respond", "validate"],
+    fields: &[&NAME, &WHERE, &IN_ORDER, &MATCH_AND_ACTION, &RESPONSE_RULES, ROUTE_OPTIONS_ROWS],
+    one_of: &["upstream", "split", "upstream_url", "redirect", "respond", "validate", "in_order"],
     secret: false,
     inherits: false,
 };
+
+pub(in crate::shape) static ENTRY: Object = Object {
+    name: "route.in_order",
+    doc: "a route of a group in order",
+    fields: &[&NAME, &MATCH_AND_ACTION, &RESPONSE_RULES, ROUTE_OPTIONS_ROWS],
+    one_of: &ACTIONS,
+    secret: false,
+    inherits: false,
+};
+
+static NAME: [Field; 1] = [optional(
+    "name",
+    Shape::Text("a name of letters, digits, `.`, `_` and `-`"),
+    "(methods, first host and path)",
+    "Unique name for logs and metrics. The default is as in `GET www.example.com/api/{*rest}`, at most 96 characters, followed by `#2` if that name is taken.",
+)];
+
+static WHERE: [Field; 2] = [
+    optional(
+        "listeners",
+        Shape::OneOrMany(&Shape::Text("the name of a listener")),
+        "(all HTTP listeners)",
+        "Listeners of this route.",
+    ),
+    optional(
+        "hosts",
+        Shape::OneOrMany(&Shape::Text("a host name such as `www.example.com`, `*.example.com` or `*`")),
+        "*",
+        "Host names to match. `*.example.com` matches one or more labels before the rest, `*` any host.",
+    ),
+];
+
+static IN_ORDER: [Field; 1] = [optional(
+    "in_order",
+    Shape::List(&Shape::Object(&ENTRY)),
+    "",
+    "Routes that are taken in order: the first whose path, methods and conditions fit. Beside it stand `hosts` and `listeners`, and nothing else; they have no other routes then.",
+)
+.alone()];
+
+static MATCH_AND_ACTION: [Field; 21] = [
+    optional(
+        "methods",
+        Shape::OneOrMany(&Shape::Text("a method such as `GET`")),
+        "(any)",
+        "Methods to match. GET includes HEAD, unless another route names HEAD.",
+    ),
+    optional(
+        "path",
+        Shape::OneOrMany(&Shape::Either(&[
+            Shape::Text("a path such as `/api/{version}/{*rest}`"),
+            Shape::Object(&PATH_EXPRESSION),
+        ])),
+        "/{*rest}",
+        "Path to match. `{name}` is one segment or the end of one (`v{n}`); `{*name}` at the end is everything that follows. Of several paths, each must have the parameters that the route uses.",
+    ),
+    optional(
+        "headers",
+        Shape::Table("NAME", &Shape::Verbatim("a value")),
+        "(any)",
+        "Header fields to match, with exactly this value.",
+    ),
+    optional("when", Shape::Object(&WHEN), "(always)", "What else a request must be like."),
+    optional("upstream", Shape::Text("the name of an upstream"), "", "Forward to this upstream."),
+    optional("split", Shape::List(&Shape::Object(&SHARE)), "", "Forward to one of several upstreams."),
+    optional(
+        "upstream_url",
+        Shape::Object(&UPSTREAM_URL),
+        "",
+        "Forward to a server whose name is built from parameters of the path.",
+    ),
+    optional("redirect", Shape::Object(&REDIRECT), "", "Redirect the client."),
+    optional("respond", Shape::Object(&RESPOND), "", "Respond directly."),
+    optional(
+        "validate",
+        Shape::Object(&VALIDATE),
+        "",
+        "Say whether a request that another proxy holds keeps its contract.",
+    ),
+    optional(
+        "rewrite",
+        Shape::Text("a path such as `/v2/{rest}`"),
+        "(unchanged)",
+        "Path to send upstream. The query is appended.",
+    ),
+    optional(
+        "host",
+        Shape::Either(&[Shape::Choice(&["keep", "upstream"]), Shape::Object(&HOST_SET)]),
+        "keep",
+        "Host to send upstream. `keep`: that of the client. `upstream`: that of the server.",
+    ),
+    optional("mirror", Shape::Object(&MIRROR), "(none)", "Send copies of requests to another upstream."),
+    optional("request_headers", Shape::Object(&HEADER_EDITS), "(none)", "Changes to the header fields of the request."),
+    optional(
+        "response_headers",
+        Shape::Object(&RESPONSE_EDITS),
+        "(none)",
+        "Changes to the header fields of the response.",
+    ),
+    optional(
+        "log_fields",
+        Shape::Table("NAME", &Shape::Text("a text with variables such as `{tenant}`")),
+        "(none)",
+        "Fields to add to the access log for requests of this route, besides those of `log.access.fields`; one of the same name is replaced.",
+    ),
+    optional(
+        "hsts",
+        Shape::Either(&[Shape::Bool, Shape::Text("a value such as `max-age=31536000; includeSubDomains`")]),
+        "false",
+        "Add Strict-Transport-Security to responses over TLS. `true`: `max-age=31536000`.",
+    ),
+    optional("max_body", Shape::Size(1, TIB), "(`limits.max_body`)", "Largest request body; then 413."),
+    optional(
+        "upgrades",
+        Shape::OneOrMany(&Shape::Text("a protocol such as `websocket`")),
+        "[websocket]",
+        "Protocols to which a connection may be upgraded if the upstream agrees; `[]` for none.",
+    ),
+    optional(
+        "contract",
+        Shape::Text("the name of a contract, or `none`"),
+        "(that of its host, else of its listener)",
+        "Contract to validate requests and responses by. `none`: none, even if the host or the listener has one.",
+    ),
+    optional(
+        "policies",
+        Shape::OneOrMany(&Shape::Text("the name of a policy")),
+        "(none)",
+        "Policies that requests of this route must pass, besides those of the listener and the host.",
+    ),
+];
 
 settings! {
     /// Settings of a route that are a value alone.

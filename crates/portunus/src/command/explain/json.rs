@@ -128,6 +128,7 @@ fn of_loser(route: &RouteView) -> Value {
     let (why, detail) = match &route.standing {
         Standing::Taken => ("taken", ""),
         Standing::GivesPlace(why) => ("less_specific", *why),
+        Standing::Later => ("later", ""),
         Standing::PathRejected => ("path_rejected", ""),
         Standing::Method => ("method", ""),
         Standing::Condition(what) => ("condition", what.as_str()),

@@ -126,6 +126,7 @@ fn of_routes(out: &mut String, routes: &RoutesView) {
         let text = match &route.standing {
             Standing::Taken => continue,
             Standing::GivesPlace(why) => format!("before {named}: {why}"),
+            Standing::Later => format!("before {named}: of routes in order the first that fits counts"),
             Standing::PathRejected => format!("not {named}: servers could take the path for another one"),
             Standing::Method => format!("not {named}: it serves other methods"),
             Standing::Condition(what) => format!("not {named}: {what}"),

@@ -18,6 +18,7 @@ fn specificity(route: &RouteConfig) -> Vec<(u8, Reverse<usize>)> {
         Segment::Param { prefix, .. } => (2, Reverse(prefix.len())),
         Segment::CatchAll { .. } => (4, Reverse(0)),
         Segment::Regex(_) => (1, Reverse(0)),
+        Segment::Prefix { .. } => unreachable!("only in order"),
     };
     route.path.segments.iter().map(kind).collect()
 }
@@ -65,7 +66,7 @@ fn size(route: &RouteConfig, paths: &[String]) -> usize {
 }
 
 /// The values of the parameters if the pattern matches.
-fn match_path(route: &RouteConfig, path: &str) -> Option<Vec<String>> {
+pub(super) fn match_path(route: &RouteConfig, path: &str) -> Option<Vec<String>> {
     if let Some(expression) = route.path.expression() {
         return meaning(expression.text())(path);
     }
@@ -91,7 +92,7 @@ fn match_path(route: &RouteConfig, path: &str) -> Option<Vec<String>> {
                 values.push(pieces[at..].join("/"));
                 return Some(values);
             }
-            Segment::Regex(_) => return None,
+            Segment::Regex(_) | Segment::Prefix { .. } => return None,
         }
     }
     (pieces.len() == route.path.segments.len()).then_some(values)
@@ -112,16 +113,16 @@ fn host_rank(route: &RouteConfig, host: &str) -> Option<Reverse<usize>> {
     route.hosts.iter().filter_map(suits).min()
 }
 
-fn names_method(route: &RouteConfig, method: &Method) -> bool {
+pub(super) fn names_method(route: &RouteConfig, method: &Method) -> bool {
     route.methods.is_empty() || route.methods.contains(method)
 }
 
-fn implies_head(route: &RouteConfig) -> bool {
+pub(super) fn implies_head(route: &RouteConfig) -> bool {
     !route.lenient.explicit_head && route.methods.contains(&Method::Get) && !route.methods.contains(&Method::Head)
 }
 
 /// Whether the values of a field are as one condition wants them.
-fn is_as_wanted(condition: &ValueCondition, values: &[String]) -> bool {
+pub(super) fn is_as_wanted(condition: &ValueCondition, values: &[String]) -> bool {
     condition.any.iter().any(|wanted| match wanted {
         ValueMatch::Absent => values.is_empty(),
         ValueMatch::Present => !values.is_empty(),
@@ -274,6 +275,7 @@ fn conflict(first: &RouteConfig, second: &RouteConfig, paths: &[String]) -> bool
             Segment::Param { prefix, .. } => format!(":{prefix}"),
             Segment::CatchAll { .. } => "*".to_string(),
             Segment::Regex(expression) => format!("~{}", expression.text()),
+            Segment::Prefix { text, .. } => format!("^{text}"),
         });
         segments.collect::<Vec<_>>()
     };

@@ -10,7 +10,7 @@ use super::{check, compile, head, route};
 use crate::route::{RouteTable, Routed};
 
 /// What a path is after `times` decodings of all its escapes.
-fn decode(path: &[u8], times: u32) -> Vec<u8> {
+pub(super) fn decode(path: &[u8], times: u32) -> Vec<u8> {
     let mut path = path.to_vec();
     for _ in 0..times {
         let mut out = Vec::new();
@@ -39,7 +39,7 @@ fn cut(path: &[u8]) -> Vec<u8> {
 }
 
 /// What servers match of a path: decoded once and twice, before or after parameters are cut and slashes merged, or neither.
-fn servers(path: &[u8]) -> Vec<Vec<u8>> {
+pub(super) fn servers(path: &[u8]) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     for times in [1, 2] {
         let decoded = decode(path, times);
@@ -57,7 +57,10 @@ fn servers(path: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// Whether a server that decodes, and has the same routes, takes this decoded path for one of the route.
-fn serves(route: &RouteConfig, path: &[u8]) -> bool {
+pub(super) fn serves(route: &RouteConfig, path: &[u8]) -> bool {
+    if let Some(expression) = route.path.expression().filter(|expression| expression.is_decoded()) {
+        return expression.matches(path);
+    }
     if let Some(expression) = route.path.expression() {
         let mut written = Vec::new();
         for octet in path {
@@ -79,6 +82,9 @@ fn serves(route: &RouteConfig, path: &[u8]) -> bool {
             }
             Segment::CatchAll { .. } => return true,
             Segment::Regex(_) => false,
+            Segment::Prefix { text, .. } => {
+                return pieces[at..].join(&b'/').starts_with(&decode(text.as_bytes(), 1));
+            }
         };
         if !suits {
             return false;
@@ -93,7 +99,7 @@ fn rank(route: &RouteConfig) -> Vec<(u8, Reverse<usize>)> {
         Segment::Static(_) => (0, Reverse(0)),
         Segment::Regex(_) => (1, Reverse(0)),
         Segment::Param { prefix, .. } => (2, Reverse(decode(prefix.as_bytes(), 1).len())),
-        Segment::CatchAll { .. } => (3, Reverse(0)),
+        Segment::CatchAll { .. } | Segment::Prefix { .. } => (3, Reverse(0)),
     };
     route.path.segments.iter().map(of).collect()
 }
