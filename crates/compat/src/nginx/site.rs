@@ -291,7 +291,7 @@ impl<'d> Making<'d> {
             let mut keys = respond(404);
             keys.comment_first(&comments);
             let cells = vec![self.cell(placed.language.clone(), stages.to_vec(), keys)];
-            return Located { cells, forwards: has_handler(directive), is_internal: true };
+            return Located { cells, forwards: has_handler(directive), is_internal: true, is_over: false };
         }
         let extension = match &placed.language {
             Language::Exact(path) => path.rsplit_once('.').map(|(_, extension)| extension.to_owned()),
@@ -303,6 +303,12 @@ impl<'d> Making<'d> {
         let rules = self.rules(&scope, &mut values, (names, facts, extension), &mut comments);
         let mut located = Located { forwards: has_handler(directive), ..Located::default() };
         let last = self.ruled(rules, (&scope, directive, &values), (&placed.language, &mut stages), &mut located);
+        // Its rules have all paths: what would be done with others is done with none.
+        if last.is_none() && located.is_over {
+            let first = located.cells.first_mut().and_then(|cell| cell.variants.first_mut());
+            first.into_iter().for_each(|variant| variant.keys.comment_first(&comments));
+            return located;
+        }
         let mut last = match last {
             Some(last) => last,
             None => self.forwarded_by(&scope, directive, values, None),
@@ -331,7 +337,10 @@ impl<'d> Making<'d> {
             };
             match rule.whom {
                 Whom::All => return Some(keys),
-                Whom::Paths(text) => located.cells.push(self.narrowed(language, &text, stages, keys, directive)),
+                Whom::Paths(text) => {
+                    located.is_over |= covers(&text, language);
+                    located.cells.push(self.narrowed(language, &text, stages, keys, directive));
+                }
                 Whom::Hosts(_) => {
                     let mut keys = respond(501);
                     keys.comment(self.report.left_out(
@@ -356,12 +365,7 @@ impl<'d> Making<'d> {
         keys: Map,
         directive: &Directive,
     ) -> Cell {
-        let own = match language {
-            Language::Exact(path) => literal(path),
-            Language::Prefix(start) => format!("{}.*", literal(start)),
-            Language::Below(path) => format!("{}(?:/.*)?", literal(path)),
-            Language::Expression { text, .. } => text.clone(),
-        };
+        let own = written(language);
         let is_within = || -> Option<bool> {
             let (own, text) = (config::Expression::new(&own).ok()?, config::Expression::new(text).ok()?);
             let outside = text.except(&[own]);
@@ -543,16 +547,14 @@ impl<'d> Making<'d> {
             return Ok(Some(to));
         }
         // `if` and expressions have no start that could be replaced.
-        let Some(start) = start_of(location) else {
+        if start_of(location).is_none() {
             return Err("a URI behind the server of a location by expression".to_owned());
-        };
+        }
         if to.contains('?') {
             return Err("a query behind the server".to_owned());
         }
-        if is_exact(location) {
-            return Ok((to != start).then_some(to));
-        }
-        Ok((to != start).then(|| format!("{to}{REST}")))
+        // The same path, too, is put in: without an empty query.
+        Ok(Some(if is_exact(location) { to } else { format!("{to}{REST}") }))
     }
 
     /// Sizes and times of a location.
@@ -602,6 +604,8 @@ struct Located {
     cells: Vec<Cell>,
     /// Whether it forwards, so that paths without the last slash are redirected.
     forwards: bool,
+    /// Its rules have all of its paths.
+    is_over: bool,
     /// Nobody gets anything of it from outside, without the last slash either.
     is_internal: bool,
 }
@@ -675,6 +679,25 @@ impl Stages {
         }
         out
     }
+}
+
+/// The native expression of a language, but for what it leaves out.
+fn written(language: &Language) -> String {
+    match language {
+        Language::Exact(path) => literal(path),
+        Language::Prefix(start) => format!("{}.*", literal(start)),
+        Language::Below(path) => format!("{}(?:/.*)?", literal(path)),
+        Language::Expression { text, .. } => text.clone(),
+    }
+}
+
+/// Whether an expression matches all paths of a language.
+fn covers(text: &str, language: &Language) -> bool {
+    let outside = || -> Option<Option<_>> {
+        let (own, text) = (config::Expression::new(&written(language)).ok()?, config::Expression::new(text).ok()?);
+        config::Expression::shared(&[&own.except(&[text])], &mut config::Comparison::of_paths()).ok()
+    };
+    matches!(outside(), Some(None))
 }
 
 /// An expression of a start and a group of all that follows, narrowed to the paths of a location that begins so: `^/a/(.*)` and `/a/b/` are `/a/(b/.*)`.

@@ -2,6 +2,7 @@
 //!
 //! Needs `nginx`, `haproxy`, `hitch`, `stunnel4` and `openssl`, Debian packages of these names, which `./x` installs.
 
+mod as_sent;
 mod beside;
 mod distribution;
 mod elsewhere;

@@ -292,7 +292,7 @@ fn request(rule: &ForwardAuth, head: &RequestHead, context: Context<'_>, method:
     let server = if server.contains(&b'/') { b"localhost" } else { server };
     let host = forwarding::host(&rule.host, head, server);
     let mut put = |name: &[u8], value: &[u8]| write_field(name, value, &mut out);
-    put(b"Host", host);
+    put(b"Host", &host);
     put(b"X-Forwarded-Method", head.method.as_str().as_bytes());
     put(b"X-Forwarded-Proto", scheme);
     put(b"X-Forwarded-Host", &head.authority);

@@ -158,10 +158,6 @@ pub(super) fn difference(
     match (theirs.is_rejected(), ours.is_rejected()) {
         (true, true) if theirs.status == ours.status => None,
         (true, true) => alike(Class::Status),
-        (true, false) if theirs.status == 400 && request.method.contains(|c: char| c.is_ascii_lowercase()) => {
-            let what = format!("methods in lower case, which {name} rejects with 400, are treated as any other");
-            Some((Class::Always, what, String::new()))
-        }
         (true, false) if ours.seen.is_none() && (300..400).contains(&ours.status) => alike(Class::Response),
         (true, false) => alike(Class::Opens),
         (false, true) => {
@@ -290,13 +286,13 @@ fn canonical(target: &str) -> Option<String> {
     Some(format!("{}{query}", String::from_utf8(out).ok()?))
 }
 
-/// Whether two URLs, or paths, are the same but for the case of their host and the form of their path.
+/// Whether two URLs, or paths, are the same but for the case of their host, a dot at its end and the form of their path.
 fn is_same_place(theirs: &str, ours: &str) -> bool {
     let parts = |url: &str| {
         let start = url.find("://").map_or(0, |at| at + "://".len());
         let end = url.get(start..).and_then(|rest| rest.find('/')).map_or(url.len(), |at| start + at);
         let (before, path) = url.split_at_checked(end).unwrap_or((url, ""));
-        (before.to_ascii_lowercase(), path.to_owned())
+        (before.trim_end_matches('.').to_ascii_lowercase(), path.to_owned())
     };
     let ((of_theirs, there), (of_ours, here)) = (parts(theirs), parts(ours));
     of_theirs == of_ours && (there == here || canonical(&there) == Some(here))
@@ -433,6 +429,7 @@ mod tests {
         assert_ne!(at("http://b.test/x", 81), at("/x", 82));
         for (theirs, ours, expected) in [
             ("https://A.test/%70", "https://a.test/p", true),
+            ("https://a.test./p", "https://a.test/p", true),
             ("/%70?x", "/p?x", true),
             ("https://a.test/p", "https://b.test/p", false),
             ("https://a.test/p", "https://a.test/x", false),
