@@ -13,6 +13,7 @@ mod guards;
 mod known;
 mod listen;
 mod location;
+mod mapped;
 mod responses;
 mod rewrite;
 mod scope;

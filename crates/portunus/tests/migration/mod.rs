@@ -4,6 +4,7 @@
 
 mod as_sent;
 mod beside;
+mod corpus;
 mod distribution;
 mod elsewhere;
 mod encoded_slashes;

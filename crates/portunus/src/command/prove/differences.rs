@@ -250,14 +250,21 @@ fn other_fields(request: &Request, set: &[String], there: &Seen, here: &Seen) ->
         let is_removed = sent(name)
             .is_some_and(|(_, sent)| is_of_proxies && !ours.iter().any(|value| value.contains(sent.as_str())));
         // What may be written in two ways is the same.
+        let is_host = |value: &[String]| value.concat().trim_end_matches('.').eq_ignore_ascii_case(&ours.concat());
+        // A host has no case.
+        let says_host = is_host(&theirs)
+            && theirs.concat().to_ascii_lowercase().contains(request.host.to_ascii_lowercase().trim_end_matches('.'));
         is_removed
+            || (says_host && !request.host.is_empty())
             || name.as_str() == "host" && theirs.concat().trim_end_matches('.').eq_ignore_ascii_case(&ours.concat())
     });
     let (class, differ) = if found.is_empty() { (Class::Always, always) } else { (Class::Fields, found) };
     let first = differ.first()?;
     if class == Class::Always {
         let what = match first.as_str() {
-            "host" => "hosts are forwarded in lower case, without a dot at their end",
+            _ if request.host.bytes().any(|byte| byte.is_ascii_uppercase()) || request.host.ends_with('.') => {
+                "hosts are forwarded in lower case, without a dot at their end"
+            }
             _ => "fields of a client that say who it is, or are written with `_` for `-`, are removed",
         };
         return Some((class, what.to_owned(), String::new()));
@@ -267,15 +274,18 @@ fn other_fields(request: &Request, set: &[String], there: &Seen, here: &Seen) ->
     Some((class, format!("{} sees other {}", there.upstream, all.join(", ")), text))
 }
 
-/// The same request for the canonical form of its path, if that is another one: what the import decides by.
+/// The same request for the canonical form of its path and host, if that is another one: what the import decides by.
 pub(super) fn in_canonical_form(request: &Request) -> Option<Request> {
-    let target = canonical(&request.target).filter(|target| *target != request.target)?;
-    Some(Request { target, ..request.clone() })
+    let target = canonical(&request.target).unwrap_or_else(|| request.target.clone());
+    let host = request.host.to_ascii_lowercase();
+    let host = host.strip_suffix('.').unwrap_or(&host).to_owned();
+    let is_other = target != request.target || host != request.host;
+    is_other.then(|| Request { target, host, ..request.clone() })
 }
 
 /// Of a request that is treated as one for the canonical form of its path.
 pub(super) fn of_canonical_form() -> Difference {
-    (Class::Always, "paths are taken and forwarded in their canonical form".to_owned(), String::new())
+    (Class::Always, "paths and hosts are taken and forwarded in their canonical form".to_owned(), String::new())
 }
 
 /// A target in its canonical form, if it has one.
