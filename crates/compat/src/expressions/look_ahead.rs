@@ -121,9 +121,7 @@ mod tests {
                 assert!(!is(path), "{text} {path}: {native}");
             }
         }
-        for text in
-            ["^/(?!a+)", "^/(?!a)b", "^/(?!)", "^/[(?!a)]", "^/(?!a)(?!b)", "^/(?!a|.b)", "^/.(?!a)", "^(/a(?!b))"]
-        {
+        for text in ["^/(?!a+)", "^/(?!a)b", "^/(?!)", "^/(?!a)(?!b)", "^/(?!a|.b)", "^/.(?!a)", "^(/a(?!b))"] {
             assert!(native(text, false, Subject::Decoded).is_err(), "{text}");
         }
     }

@@ -130,7 +130,12 @@ impl Making<'_> {
             match field.as_str() {
                 "host" => host = Some(directive),
                 "upgrade" => upgrades |= !value.is_empty(),
-                field if FRAMING.contains(&field) => {}
+                field if FRAMING.contains(&field) => {
+                    if field == "proxy-connection" && !value.is_empty() {
+                        let how = "fields of the connection to the server are written by Portunus alone";
+                        route.comment(self.report.differs(&directive.place, &directive.shown(), how));
+                    }
+                }
                 field if self.forwarding.writes(field) && is_ours(field, value) => _ = ours.insert(field.to_owned()),
                 _ if value.is_empty() => _ = remove.insert(field),
                 _ if let Some(header) = asked_for(scope, value) => {

@@ -151,8 +151,11 @@ pub(super) fn difference(
         if let Some(more) = more.filter(|_| theirs.status >= 400 || theirs.status == 0) {
             return Some((Class::Opens, format!("{name} {}, the import asks {more}", theirs.shown()), String::new()));
         }
-        if theirs.status >= 400 && ours.status >= 400 {
-            return None;
+        match (theirs.status, ours.status) {
+            (400.., 400..) => return None,
+            // A page to sign in at, there, and what the service responds, here.
+            (300..400, 400..) => return alike(Class::Response),
+            _ => {}
         }
     }
     match (theirs.is_rejected(), ours.is_rejected()) {
@@ -413,6 +416,9 @@ mod tests {
         };
         assert_eq!(found(&["auth"]), None);
         assert_eq!(found(&["auth", "app"]), Some(Class::Opens));
+        let page = Outcome { status: 302, ..denied(&["auth"]) };
+        let ours = denied(&["auth"]);
+        assert_eq!(difference("nginx", &request, &[], &page, &ours).map(|(class, ..)| class), Some(Class::Response));
     }
 
     #[test]
