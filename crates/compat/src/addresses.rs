@@ -95,6 +95,16 @@ pub(crate) fn lists(rules: &[Rule], otherwise: bool) -> Result<Lists, ()> {
     Ok(Lists { allow: Some(allow), deny: Vec::new() })
 }
 
+/// The networks of those whom the rules let pass; who fits none of them passes if `otherwise`.
+///
+/// # Errors
+/// They would be too many.
+pub(crate) fn networks(rules: &[Rule], otherwise: bool) -> Result<Vec<IpNet>, ()> {
+    let mut out = Vec::new();
+    [true, false].into_iter().try_for_each(|v4| Set::of(rules, otherwise, v4).networks(v4, &mut out))?;
+    Ok(out)
+}
+
 impl Lists {
     /// Whether everybody passes.
     pub(crate) fn is_open(&self) -> bool {

@@ -3,11 +3,13 @@
 //! What native expressions cannot say (looking around, references to groups) and what means something else there is rejected with the reason.
 
 mod escaped;
+mod look_ahead;
 
 use regex_syntax::ast::{self, AssertionKind, Ast, FlagsItemKind};
 use regex_syntax::hir::{Class, Hir, HirKind};
 
 use config::Expression;
+pub(crate) use look_ahead::other_than;
 
 /// What an expression is compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +30,13 @@ const ENCODED: &[u8] = b" \"<>\\^`{|}[]#?%";
 /// # Errors
 /// Why there is none.
 pub(crate) fn native(text: &str, ignores_case: bool, subject: Subject) -> Result<String, String> {
+    if let Some((before, others)) = look_ahead::split(text) {
+        let start = native(before, ignores_case, subject)?;
+        let whole = start.strip_suffix(".*").map(|start| format!("{start}{others}"));
+        let whole = whole.ok_or("its expression has something behind it that must not follow")?;
+        Expression::new(&whole).map_err(|(what, _)| what)?;
+        return Ok(whole);
+    }
     let text = unquoted_differences(text)?;
     let parsed = ast::parse::Parser::new().parse(&text).map_err(|error| {
         let what = error.kind().to_string();
@@ -215,7 +224,7 @@ mod tests {
     #[test]
     fn what_cannot_be_said_is_rejected() {
         for (text, why) in [
-            (r"^/(?!x)", "look-around"),
+            (r"^/(?=x)", "look-around"),
             (r"^/(a)\1$", "refers to a group"),
             (r"^/a b", "` `, which is percent-encoded"),
             (r"^/\{id\}", "percent-encoded"),
@@ -257,7 +266,7 @@ mod tests {
             assert!(yes.split(' ').all(is), "{text}: {native}");
             assert!(!no.split(' ').any(is), "{text}: {native}");
         }
-        for (text, why) in [(r"^/a\bb", "ends of words"), (r"^/\x00", "no path has"), (r"^/(?!x)", "look-around")] {
+        for (text, why) in [(r"^/a\bb", "ends of words"), (r"^/\x00", "no path has"), (r"^/(?!x+)", "look-around")] {
             let found = native(text, false, Subject::Decoded).unwrap_err();
             assert!(found.contains(why), "{text}: {found}");
         }

@@ -509,23 +509,33 @@ impl Making<'_> {
             _ => None,
         };
         let forwards: Vec<&Map> = self.draft.routes.iter().filter(|route| route.get("upstream").is_some()).collect();
-        let is_known = |value: &Value| matches!(value, Value::Text(text) if matches!(text.as_str(), "http" | "https"));
+        // Ours is that of the connection: another one is a text of its own.
+        let is_scheme = |route: &Map, value: Value| {
+            let of = |listener: &Map| {
+                let scheme = if listener.get("tls").is_some() { "https" } else { "http" };
+                (listener.get("name").cloned(), Value::text(scheme))
+            };
+            let at: Vec<Value> = match route.get("listeners") {
+                Some(Value::List(names)) => names.clone(),
+                Some(name) => vec![name.clone()],
+                None => Vec::new(),
+            };
+            let of_route = |name: &Option<Value>| at.is_empty() || name.as_ref().is_some_and(|name| at.contains(name));
+            self.draft.listeners.iter().map(of).filter(|(name, _)| of_route(name)).all(|(_, scheme)| scheme == value)
+        };
         let is_all = !forwards.is_empty()
             && forwards.iter().all(|route| {
                 of(route, "x-forwarded-for") == Some(Value::text("{client.address}"))
-                    && of(route, "x-forwarded-proto").as_ref().is_some_and(is_known)
+                    && of(route, "x-forwarded-proto").is_some_and(|value| is_scheme(route, value))
             });
         if !is_all {
             return;
         }
-        // The port goes where every route sends it, or where one says so itself; the host, which HAProxy sends by no option, likewise.
-        let has_port = forwards.iter().all(|route| of(route, "x-forwarded-port").is_some());
+        // The port and the host are those that a route says itself.
         self.draft.settings.update("forwarding", |map| {
             map.set("x_forwarded", Value::plain(true));
             map.set("x_forwarded_host", Value::plain(false));
-            if !has_port {
-                map.set("x_forwarded_port", Value::plain(false));
-            }
+            map.set("x_forwarded_port", Value::plain(false));
         });
         for route in &mut self.draft.routes {
             let Some(Value::Map(edits)) = route.get("request_headers").cloned() else { continue };
@@ -536,11 +546,7 @@ impl Making<'_> {
                     continue;
                 };
                 let mut left = Map::default();
-                let is_ours = |field: &str| {
-                    let is_standard = matches!(field, "x-forwarded-for" | "x-forwarded-proto")
-                        || (field == "x-forwarded-port" && has_port);
-                    key == "set" && is_standard
-                };
+                let is_ours = |field: &str| key == "set" && matches!(field, "x-forwarded-for" | "x-forwarded-proto");
                 fields
                     .entries()
                     .filter(|(field, _)| !is_ours(field))
@@ -675,7 +681,7 @@ fn redirect(words: &[String], facts: Facts, is_path_changed: bool) -> Result<Map
     let (to, query) = match kind {
         "scheme" => {
             let scheme = template::constant(to, facts).ok_or("its scheme is made of the request")?;
-            (format!("{scheme}://{{host}}{{path}}"), template::Query::Keep)
+            (format!("{scheme}://{{authority}}{{path}}"), template::Query::Keep)
         }
         "prefix" => {
             let (to, _) = template::target(to, facts)?;

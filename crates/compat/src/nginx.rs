@@ -13,6 +13,7 @@ mod guards;
 mod known;
 mod listen;
 mod location;
+mod mapped;
 mod responses;
 mod rewrite;
 mod scope;
@@ -252,6 +253,7 @@ impl<'d> Making<'d> {
         }
         self.draft.settings.set("limits", limits);
         self.draft.encoded_slashes_pass();
+        self.draft.settings.update("paths", |paths| paths.set("drop_empty_query", Value::plain(true)));
     }
 
     /// The sizes of headers that are taken: at most what is taken here.
@@ -324,6 +326,9 @@ impl<'d> Making<'d> {
             self.draft.comment(self.report.left_out(&directive.place, &directive.shown(), why));
         }
         self.draft.unusual_names(if is_one { first } else { "drop" });
+        if !scopes.is_empty() {
+            self.draft.settings.set("methods", "capitals");
+        }
     }
 
     /// The routes of a server for a listener; whether a request reaches it there.

@@ -86,6 +86,9 @@ fn failure(problems: &[String]) -> Front {
     Front::Exit { code: 1, output: String::new(), errors }
 }
 
+/// What is said of a password among the arguments.
+const KEYPASS: &str = "others on this machine can see -keypass; -keypass-file FILE keeps the password to itself";
+
 /// The configuration that the arguments and the routes file stand for, and what an operator should know.
 fn translate(arguments: &Arguments) -> Result<(Config, Vec<String>), Vec<String>> {
     let (mut problems, mut warnings) = (Vec::new(), Vec::new());
@@ -113,12 +116,11 @@ fn translate(arguments: &Arguments) -> Result<(Config, Vec<String>), Vec<String>
         );
     }
     if !arguments.keypass.is_empty() {
-        warnings.push(
-            "others on this machine can see -keypass; -keypass-file FILE keeps the password to itself".to_string(),
-        );
+        warnings.push(KEYPASS.to_string());
     }
     let config = Config {
         unusual_names: Default::default(),
+        methods: Default::default(),
         workers: std::thread::available_parallelism().map_or(1, NonZero::get),
         listeners: vec![Arc::new(listener(bind, arguments.min_tls))],
         udp_listeners: Vec::new(),

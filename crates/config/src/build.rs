@@ -109,6 +109,11 @@ impl<'a> Build<'a> {
     }
 }
 
+/// What variables of the environment put into the files.
+fn environment(sources: &Sources) -> FromEnvironment {
+    FromEnvironment::of(sources.files.iter().map(|file| file.text.as_str()), |name| std::env::var(name).ok())
+}
+
 /// Builds the configuration, of all that is right if a problem is noted.
 pub(super) fn build(
     root: &Node,
@@ -153,6 +158,7 @@ pub(super) fn build(
         trusted_proxies: build.trusted_proxies(root),
         forwarding: build.forwarding(root),
         unusual_names: process::unusual_names(root),
+        methods: crate::table::setting(root, "methods"),
         admin,
         log: build.log(root, log_fields),
         tracing: build.tracing(root),
@@ -164,9 +170,7 @@ pub(super) fn build(
         named_sockets: Vec::new(),
         written: Vec::new(),
         effective: Effective::of(&ROOT, root),
-        environment: FromEnvironment::of(sources.files.iter().map(|file| file.text.as_str()), |name| {
-            std::env::var(name).ok()
-        }),
+        environment: environment(sources),
         unused: Unused(build.unused(root)),
     };
     acme::add_names(root, &mut config, build.problems);

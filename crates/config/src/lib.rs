@@ -52,7 +52,7 @@ pub use shape::hiding::REDACTED;
 pub use shape::reference::{fleet_reference, key_server_reference, reference};
 pub use shape::schema::{json_schema, key_server_json_schema};
 pub use shape::surface::{
-    AcmeOptions, DnsOptions, HalfClose, HealthMethod, Http3, ListenerLimits, ListenerOptions, LogFormat,
+    AcmeOptions, DnsOptions, HalfClose, HealthMethod, Http3, ListenerLimits, ListenerOptions, LogFormat, MethodForm,
     OnDemandOptions, QueueConfig, RedirectQuery, RouteOptions, SameSite, UnusualName, WhenAllDown,
 };
 pub use sources::Included;

@@ -15,7 +15,7 @@ use crate::environment::FromEnvironment;
 use crate::expression::Expression;
 use crate::limits::Limits;
 use crate::shape::effective::Effective;
-use crate::shape::surface::{ListenerOptions, RedirectQuery, RouteOptions, UnusualName};
+use crate::shape::surface::{ListenerOptions, MethodForm, RedirectQuery, RouteOptions, UnusualName};
 use crate::sources::Included;
 
 mod access_log;
@@ -100,6 +100,8 @@ pub struct Config {
     pub forwarding: Forwarding,
     /// What becomes of fields with unusual names.
     pub unusual_names: UnusualName,
+    /// Which methods requests may have.
+    pub methods: MethodForm,
     /// The admin listener, if any.
     pub admin: Option<AdminConfig>,
     /// Logs.
@@ -648,6 +650,8 @@ pub struct Forward {
     pub to: ForwardTo,
     /// The path sent; none = the path as matched. The query is appended (with `&` if the template already holds `?`).
     pub rewrite: Option<Template>,
+    /// An empty query of the request is not appended to a path that is rewritten.
+    pub drops_empty_query: bool,
     /// The Host field sent.
     pub host: HostRewrite,
     /// Who gets copies.
@@ -655,6 +659,11 @@ pub struct Forward {
 }
 
 impl Forward {
+    /// With a path of its own, and nothing else that is not as by default.
+    pub fn rewritten(to: ForwardTo, rewrite: Template, host: HostRewrite) -> Forward {
+        Forward { to, rewrite: Some(rewrite), drops_empty_query: false, host, mirror: None }
+    }
+
     /// The configured groups that requests may go to.
     pub fn groups(&self) -> impl Iterator<Item = &str> {
         let (one, shares): (Option<&String>, &[Share]) = match &self.to {
@@ -691,6 +700,10 @@ pub enum ForwardTo {
 pub enum HostRewrite {
     /// The client's.
     Keep,
+    /// The client's without its port.
+    Name,
+    /// The client's with this port.
+    Port(u16),
     /// The upstream server's own name and port.
     Upstream,
     /// This one.

@@ -315,7 +315,7 @@ async fn respond_unrouted<B: MessageBody, A: ResponseSink>(
 /// What must hold for every request, wherever it leads.
 fn check_head(context: Context<'_>, head: &RequestHead) -> Result<(), Rejection> {
     check_connection(context, head)?;
-    guard::check_method(head)?;
+    guard::check_method(head, context.generation.config.methods)?;
     guard::check_names(context, head)
 }
 

@@ -23,7 +23,7 @@ pub mod response;
 
 use std::sync::Arc;
 
-use config::{Action, Mode};
+use config::{Action, MethodForm, Mode};
 use contract::openapi::Operation;
 use contract::{Found, Matched};
 use reason::Reason;
@@ -127,12 +127,16 @@ impl<'a> Admitted<'a> {
 }
 
 /// Rejects the methods that never pass, whatever the routes say: CONNECT would make a tunnel to anywhere, TRACE would show fields to whoever
-/// made the request.
+/// made the request. Others pass as `methods` says.
 ///
 /// # Errors
-/// 405.
-pub fn check_method(head: &RequestHead) -> Result<(), Rejection> {
-    match head.method {
+/// 405, or 400.
+pub fn check_method(head: &RequestHead, form: MethodForm) -> Result<(), Rejection> {
+    let fits = |byte: u8| byte.is_ascii_uppercase() || matches!(byte, b'-' | b'_');
+    match &head.method {
+        Method::Other(name) if form == MethodForm::Capitals && !name.bytes().all(fits) => {
+            Err(Rejection::of(Reason::BadMethod))
+        }
         Method::Connect | Method::Trace => {
             Err(Rejection::of(Reason::MethodNeverAllowed).telling(|details| details.allow = Some(String::new())))
         }

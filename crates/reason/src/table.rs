@@ -186,7 +186,7 @@ reasons! {
             "A line does not end where it must."
             "Correct the sender; it may speak another protocol.";
         BadMethod "bad_method" Client 400
-            "The method is not a token."
+            "The method is not a token, or not of capital letters where `methods: capitals` is set."
             "Correct the client; it may speak TLS or another protocol on a plain listener.";
         MethodInOtherCase "method_in_other_case" Client 400
             "The method is a known one in another case, such as `post`: methods are case-sensitive, but not to every server."

@@ -371,6 +371,9 @@ impl Criterion {
         for value in &self.values {
             visible(value)?;
             match self.how {
+                How::Is if !is_name && value.contains(':') && crate::addresses::is_authority(value) => {
+                    matches.push(regex(literal(value)));
+                }
                 How::Is => names.push(host_of(value)?),
                 How::Ends if value.starts_with('.') => names.push(format!("*{}", below(value)?)),
                 How::Begins => matches.push(regex(format!("{}.*", literal(value)))),
@@ -387,7 +390,13 @@ impl Criterion {
                 How::Holds | How::Regex | How::Dir | How::Found | How::Typed(_) => return self.unknown(),
             }
         }
+        let is_whole = |name: &String| !name.starts_with('*');
         match (names.is_empty(), matches.is_empty()) {
+            // Beside one with its port those without are such texts, too.
+            (false, false) if !is_name && names.iter().all(is_whole) => {
+                let names = names.iter().map(|name| regex(literal(name)));
+                Ok(Test::Like(vec![When::value_of(Of::Header, "host", names.chain(matches).collect())]))
+            }
             (false, true) => Ok(Test::Hosts(names)),
             (true, false) => Ok(Test::Like(vec![When::value_of(Of::Header, "host", matches)])),
             _ => Err("hosts of which some end so and some are below one".to_owned()),

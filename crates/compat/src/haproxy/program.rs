@@ -358,8 +358,8 @@ impl Making<'_> {
                 self.edit(rule, (*message, *edit), (field, value), facts, state)
             }
             Action::Host(value) => match template::field(value, facts) {
-                Ok(text) if text == "{host}" => {}
-                Ok(text) if is_authority(&text) => state.host = Some(text),
+                Ok(text) if text == "{authority}" => {}
+                Ok(text) if is_authority(&text) || is_named(&text) => state.host = Some(text),
                 _ => {
                     return Done::End(self.closed(
                         rule,
@@ -464,7 +464,9 @@ impl Making<'_> {
     ) {
         let found = field_fits(field, "").and_then(|()| match edit {
             Edit::Remove => Ok(String::new()),
-            _ => template::field(value, facts).and_then(|value| field_fits(field, &value).map(|()| value)),
+            _ => template::field(value, facts)
+                .and_then(|value| state.seen(&value))
+                .and_then(|value| field_fits(field, &value).map(|()| value)),
         });
         let edits = if message == Message::Request { &mut state.request } else { &mut state.response };
         match found {
@@ -500,8 +502,10 @@ impl Making<'_> {
         if let Some(rewrite) = &state.rewrite {
             keys.set("rewrite", rewrite.as_str());
         }
-        if let Some(host) = &state.host {
-            keys.set("host", Map::of([("set", Value::text(host.as_str()))]));
+        match state.host.as_deref() {
+            None => {}
+            Some("{host}") => keys.set("host", "name"),
+            Some(host) => keys.set("host", Map::of([("set", Value::text(host))])),
         }
         self.client_fields(name, state);
         for (key, edits) in [("request_headers", &state.request), ("response_headers", &state.response)] {
@@ -569,6 +573,40 @@ impl State {
             }
         }
         None
+    }
+
+    /// A template that names what earlier edits have changed, with what that is by then.
+    ///
+    /// # Errors
+    /// What is not known any more.
+    fn seen(&self, template: &str) -> Result<String, String> {
+        let mut out = template.to_owned();
+        if let Some(host) = &self.host {
+            let is_fixed = !host.contains('{');
+            let name = host.rsplit_once(':').map_or(host.as_str(), |(name, _)| name);
+            for (variable, value) in [("{authority}", host.as_str()), ("{host}", name)] {
+                if out.contains(variable) && !is_fixed {
+                    return Err("the host was changed before".to_owned());
+                }
+                out = out.replace(variable, value);
+            }
+        }
+        if self.rewrite.is_some() && out.contains("{path}") {
+            return Err("the path was changed before".to_owned());
+        }
+        let changed = self.request.set.keys().chain(&self.request.remove).chain(&self.obscured);
+        let added = self.request.add.iter().map(|(field, _)| field);
+        for field in changed.chain(added) {
+            let variable = format!("{{header.{field}}}");
+            if !out.contains(&variable) {
+                continue;
+            }
+            match self.request.set.get(field).filter(|_| !self.request.add.iter().any(|(name, _)| name == field)) {
+                Some(value) => out = out.replace(&variable, value),
+                None => return Err(format!("`{field}` was changed before")),
+            }
+        }
+        Ok(out)
     }
 
     /// What the assumed cases say of requests like this.
@@ -697,6 +735,12 @@ fn truth(walk: &mut Walk<'_>, state: &State, condition: &Condition, beyond: bool
         Test::Requests => Truth::Yes,
         Test::Unknown(why) => Truth::Unknown(why.clone()),
     })
+}
+
+/// Whether a host is that of the client, without a port or with one.
+fn is_named(host: &str) -> bool {
+    let port = host.strip_prefix("{host}").map(|rest| rest.strip_prefix(':').unwrap_or(rest));
+    port.is_some_and(|port| port.is_empty() || port.parse::<u16>().is_ok_and(|port| port > 0))
 }
 
 /// Whether all paths of a region begin so.

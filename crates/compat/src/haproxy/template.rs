@@ -151,15 +151,26 @@ pub(crate) fn fetched(expression: &str, facts: Facts) -> Result<String, String> 
         None => (fetch, ""),
     };
     let is_host = matches!(name, "hdr" | "req.hdr" | "req.fhdr") && argument.eq_ignore_ascii_case("host");
-    let is_plain =
-        converters.is_empty() || (is_host && matches!(converters.as_str(), "lower" | "host_only" | "field(1,:)"));
+    // Hosts have no capitals here.
+    let is_name = is_host
+        && matches!(
+            converters.as_str(),
+            "host_only"
+                | "lower,host_only"
+                | "host_only,lower"
+                | "field(1,:)"
+                | "lower,field(1,:)"
+                | "field(1,:),lower"
+        );
+    let is_plain = converters.is_empty() || is_name || (is_host && converters == "lower");
     if !is_plain {
         return Err(unknown());
     }
     let is_token =
         !argument.is_empty() && argument.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
     let native = match name {
-        "hdr" | "req.hdr" | "req.fhdr" if is_host => "host".to_owned(),
+        "hdr" | "req.hdr" | "req.fhdr" if is_name => "host".to_owned(),
+        "hdr" | "req.hdr" | "req.fhdr" if is_host => "authority".to_owned(),
         "hdr" | "req.hdr" | "req.fhdr" if is_token => {
             let field = argument.to_ascii_lowercase();
             if is_identity(&field) {
@@ -200,8 +211,9 @@ mod tests {
             ("plain {x} 100%%", Ok("plain {{x}} 100%")),
             ("%[src]", Ok("{client.address}")),
             ("%ci:%[dst_port]", Ok("{client.address}:443")),
-            ("https://%[hdr(Host)]/x", Ok("https://{host}/x")),
-            ("%[req.hdr(host),lower]", Ok("{host}")),
+            ("https://%[hdr(Host)]/x", Ok("https://{authority}/x")),
+            ("%[req.hdr(host),lower]", Ok("{authority}")),
+            ("%[req.hdr(host),lower,field(1,:)]", Ok("{host}")),
             ("%[req.hdr(User-Agent)]", Ok("{header.user-agent}")),
             ("%{+Q}[ssl_c_s_dn]", Ok("{certificate.subject}")),
             ("%[ssl_fc]", Ok("1")),
@@ -221,7 +233,7 @@ mod tests {
         }
         assert_eq!(
             target("https://%[hdr(host)]%[capture.req.uri]", facts),
-            Ok(("https://{host}{path}".to_owned(), Query::Keep))
+            Ok(("https://{authority}{path}".to_owned(), Query::Keep))
         );
     }
 }

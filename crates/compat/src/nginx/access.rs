@@ -270,6 +270,10 @@ impl Making<'_> {
         if let Some(sign_in) = self.sign_in(scope, asking) {
             rule.set("sign_in", Value::text(sign_in.page));
         }
+        // Where the client goes from here is said, or by nobody but the service.
+        if !scope.all(&["error_page"]).iter().any(|page| page.args.iter().any(|arg| arg == "401" || arg == "403")) {
+            rule.set("relay", Value::plain(false));
+        }
         if !copied.is_empty() {
             rule.set("copy", Value::List(copied.into_iter().map(Value::text).collect()));
         }

@@ -1,6 +1,6 @@
 //! Header fields both ways: `proxy_set_header`, `add_header`, `proxy_hide_header`, and the Host that goes upstream.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::defined;
 use super::forward::Proxy;
@@ -19,11 +19,16 @@ const ORDINARY: [u16; 10] = [200, 201, 204, 206, 301, 302, 303, 304, 307, 308];
 const STANDARD: [(&str, &[&str]); 6] = [
     ("x-forwarded-for", &["$proxy_add_x_forwarded_for", "$remote_addr"]),
     ("x-forwarded-proto", &["$scheme"]),
-    ("x-forwarded-host", &["$host", "$http_host", "$host:$server_port"]),
+    ("x-forwarded-host", &["$http_host"]),
     ("x-forwarded-port", &["$server_port"]),
     ("x-real-ip", &["$remote_addr"]),
     ("x-request-id", &["$request_id"]),
 ];
+
+/// Whether this value of a field says the same as ours does.
+fn is_ours(field: &str, value: &str) -> bool {
+    STANDARD.iter().any(|(name, values)| *name == field && values.contains(&value))
+}
 
 /// Which fields about the client are sent everywhere alike.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -47,8 +52,7 @@ impl Forwarding {
         };
         let sets = |place: &[&Directive], field: &str| {
             let directive = place.iter().rev().find(|directive| directive.arg(0).eq_ignore_ascii_case(field));
-            let known = STANDARD.iter().find(|(name, _)| *name == field).map_or(&[][..], |(_, values)| *values);
-            directive.map(|directive| known.contains(&directive.arg(1)))
+            directive.map(|directive| is_ours(field, directive.arg(1)))
         };
         let all = |field: &str, start: &str| {
             let places = places_with(start);
@@ -115,7 +119,8 @@ impl Making<'_> {
         let mut host = None;
         let mut upgrades = false;
         let mut set: BTreeMap<String, String> = BTreeMap::new();
-        let mut remove: Vec<String> = Vec::new();
+        let mut remove: BTreeSet<String> = BTreeSet::new();
+        let mut ours: BTreeSet<String> = BTreeSet::new();
         for directive in scope.all(&[name.as_str()]) {
             let (field, value) = (directive.arg(0).to_ascii_lowercase(), self.usual(directive.arg(1)));
             if value != directive.arg(1) && field != "host" {
@@ -125,9 +130,14 @@ impl Making<'_> {
             match field.as_str() {
                 "host" => host = Some(directive),
                 "upgrade" => upgrades |= !value.is_empty(),
-                field if FRAMING.contains(&field) => {}
-                field if self.forwarding.writes(field) => {}
-                _ if value.is_empty() => remove.push(field),
+                field if FRAMING.contains(&field) => {
+                    if field == "proxy-connection" && !value.is_empty() {
+                        let how = "fields of the connection to the server are written by Portunus alone";
+                        route.comment(self.report.differs(&directive.place, &directive.shown(), how));
+                    }
+                }
+                field if self.forwarding.writes(field) && is_ours(field, value) => _ = ours.insert(field.to_owned()),
+                _ if value.is_empty() => _ = remove.insert(field),
                 _ if let Some(header) = asked_for(scope, value) => {
                     // Under its own name the policy copies it.
                     if header != field && field_fits(&field, "").is_ok() {
@@ -145,29 +155,21 @@ impl Making<'_> {
                         route.comment(self.report.left_out(&directive.place, &directive.shown(), &why));
                         // What the client says under this name is not what was meant.
                         if field_fits(&field, "").is_ok() {
-                            remove.push(field);
+                            remove.insert(field);
                         }
                     }
                 },
             }
         }
+        // What is sent elsewhere, and not here.
+        let others = STANDARD.map(|(field, _)| field.to_owned()).into_iter();
+        remove.extend(others.filter(|field| self.forwarding.writes(field) && !ours.contains(field)));
         remove.retain(|field| !set.contains_key(field));
         self.host(host, proxy, values, route)?;
         if !upgrades && prefix == "proxy" {
             route.set("upgrades", Value::List(Vec::new()));
         }
-        let mut edits = Map::default();
-        if !remove.is_empty() {
-            edits.set("remove", Value::texts(remove));
-        }
-        if !set.is_empty() {
-            let mut fields = Map::default();
-            set.into_iter().for_each(|(field, value)| fields.set(&field, value));
-            edits.set("set", fields);
-        }
-        if !edits.is_empty() {
-            route.set("request_headers", edits);
-        }
+        edited(remove, set, route);
         Ok(())
     }
 
@@ -214,7 +216,12 @@ impl Making<'_> {
             return Err(format!("the host is `${name}`, which the configuration defines ({})", directive.place));
         }
         match value {
-            "$host" | "$http_host" | "$host:$server_port" | "$http_host:$server_port" => {}
+            "$http_host" => {}
+            "$host" => route.set("host", "name"),
+            "$host:$server_port" if values.port.is_some() => {
+                let port = values.port.unwrap_or_default();
+                route.set("host", Map::of([("set", Value::text(format!("{{host}}:{port}")))]));
+            }
             "$proxy_host" => fixed(&proxy.host, route),
             text => match values.constant(text).filter(|text| is_authority(text)) {
                 Some(text) => fixed(&text, route),
@@ -306,6 +313,22 @@ impl Making<'_> {
         }
         field_fits(&field, directive.arg(1))?;
         values.field(directive.arg(1))
+    }
+}
+
+/// Fields of requests that a route removes and sets.
+fn edited(remove: BTreeSet<String>, set: BTreeMap<String, String>, route: &mut Map) {
+    let mut edits = Map::default();
+    if !remove.is_empty() {
+        edits.set("remove", Value::texts(remove));
+    }
+    if !set.is_empty() {
+        let mut fields = Map::default();
+        set.into_iter().for_each(|(field, value)| fields.set(&field, value));
+        edits.set("set", fields);
+    }
+    if !edits.is_empty() {
+        route.set("request_headers", edits);
     }
 }
 

@@ -83,7 +83,9 @@ impl Proxy {
                 has_variables,
             });
         }
-        let at = rest.find(['/', '?']).unwrap_or(rest.len());
+        // A variable that begins with a slash may stand right behind the server.
+        let of_path = || rest.strip_suffix("${uri}").map(str::len);
+        let at = rest.find(['/', '?']).or_else(of_path).unwrap_or(rest.len());
         let (authority, uri) = rest.split_at_checked(at).unwrap_or((rest, ""));
         if authority.contains('$') {
             return Err("the server is chosen by a variable".to_owned());

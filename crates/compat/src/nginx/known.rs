@@ -97,6 +97,7 @@ const CARRIED: &[&str] = &[
 
 /// What changes nothing that a client or a server would see, or is done by itself.
 const NEEDLESS: &[&str] = &[
+    "chunked_transfer_encoding",
     "accept_mutex",
     "access_log",
     "aio",
@@ -392,7 +393,7 @@ pub(crate) fn audit(level: &[Directive], report: &Report, comments: &mut Vec<Str
         let why =
             LEFT_OUT.iter().find(|(start, _)| name.starts_with(start)).map_or("it is not known here", |(_, why)| *why);
         // What is there by default, and what nobody asks for.
-        if name == "map" && (is_for_upgrades(level, directive) || defined::usual(directive).is_some()) {
+        if matches!(name, "map" | "geo") && (says_itself(level, directive) || defined::usual(directive).is_some()) {
             continue;
         }
         comments.push(match is_for_programs_beside(name) {
@@ -414,15 +415,20 @@ pub(crate) fn is_transparent(directive: &Directive) -> bool {
     directive.name == "proxy_bind" && is_client(address) && how == "transparent"
 }
 
-/// Whether the variable of a `map` is used for `Connection` alone, which is done by itself.
-fn is_for_upgrades(level: &[Directive], map: &Directive) -> bool {
-    !level.iter().any(|directive| uses(directive, map.arg(1)))
+/// Whether the variable of a `map` or `geo` is used for `Connection` alone, which is done by itself, and in conditions, which say themselves if they are not carried.
+fn says_itself(level: &[Directive], definition: &Directive) -> bool {
+    !level.iter().any(|directive| uses(directive, definition.args.last().map_or("", String::as_str)))
 }
 
 fn uses(directive: &Directive, variable: &str) -> bool {
-    let is_own = directive.name == "map" && directive.arg(1) == variable;
+    let is_own =
+        matches!(directive.name.as_str(), "map" | "geo") && directive.args.last().is_some_and(|arg| arg == variable);
     let is_connection = directive.name == "proxy_set_header" && directive.arg(0).eq_ignore_ascii_case("connection");
-    let is_used = !is_own && !is_connection && directive.args.iter().any(|arg| arg.contains(variable));
+    // Not within a longer text: what is compared is the variable alone.
+    let is_condition = directive.name == "if";
+    let name = variable.trim_start_matches('$');
+    let names = |text: &String| text.contains(variable) || text.contains(&format!("${{{name}}}"));
+    let is_used = !is_own && !is_connection && !is_condition && directive.args.iter().any(names);
     is_used || directive.inner().iter().any(|inner| uses(inner, variable))
 }
 

@@ -340,7 +340,7 @@ mod tests {
             ),
             ["= /a/x", "~ /a/.*\\.png - /a/c/.*", "~ /a/.*g", "/a/b/", "/a/c/", "/a/"]
         );
-        assert_eq!(show("location ~ ^/(?!x) {} location /a b {}"), ["/ closed", "unread location /a b"]);
+        assert_eq!(show("location ~ ^/(?!x+) {} location /a b {}"), ["/ closed", "unread location /a b"]);
         assert_eq!(show("location ^~ /s/ {} location /s/d/ {} location ~ \\.x$ {}"), ["/ closed", "/s/d/", "/s/"]);
         // What begins within the location around it is no text behind it.
         assert_eq!(show("location /ab { location ~ b/c {} }"), ["/ab closed", "/ab"]);

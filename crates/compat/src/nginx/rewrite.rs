@@ -1,13 +1,17 @@
 //! What nginx decides before it looks at locations and handlers: `return`, `rewrite`, `if`, `set`.
 
+use std::borrow::Cow;
+
 use config::Expression;
 use wire::http::field_kind::FieldKind;
 
 use super::scope::Scope;
+use super::site::is_apart;
 use super::syntax::Directive;
 use super::values::{Query, Values, is_variable, variable_of};
+use crate::cells::Language;
 use crate::conditions::{Match, Of, When, is_method};
-use crate::expressions::{Subject, native};
+use crate::expressions::{Subject, native, other_than};
 use crate::migration::Report;
 use crate::native::{Map, Value};
 use crate::sites::respond;
@@ -19,11 +23,8 @@ const HARMLESS: [&str; 6] = ["access_log", "add_header", "expires", "gzip", "lim
 /// The field by which a proxy in front says how the client came.
 const PROTOCOL: &str = "x-forwarded-proto";
 
-/// Longest text for which all others are written as an expression.
-const MAX_OTHER_THAN: usize = 40;
-
 /// The native expression for an empty value.
-const NOTHING: &str = "(?:)";
+pub(super) const NOTHING: &str = "(?:)";
 
 /// For whom a rule holds.
 #[derive(Debug, Clone, PartialEq)]
@@ -99,6 +100,8 @@ pub(crate) struct Rule<'d> {
 /// What the rules of a level are read with.
 pub(crate) struct Reading<'r> {
     pub(crate) report: &'r Report,
+    /// The directives of `http`, which define variables.
+    pub(crate) http: &'r [Directive],
     pub(crate) values: &'r mut Values,
     /// The hosts of the server; whether others come to it, too.
     pub(crate) hosts: &'r [String],
@@ -111,6 +114,8 @@ pub(crate) struct Reading<'r> {
     pub(crate) has_underscores: bool,
     /// The extension that every path here has.
     pub(crate) extension: Option<String>,
+    /// The paths of the location.
+    pub(crate) language: Option<&'r Language>,
     /// Comments for what is left out.
     pub(crate) comments: &'r mut Vec<String>,
 }
@@ -178,7 +183,17 @@ impl Reading<'_> {
                     out.push(Rule { whom: Whom::All, outcome });
                     return out;
                 }
+                // The rule behind it has the target as it was sent.
+                "rewrite" if is_untouched(scope.own(), directive) => {}
                 "rewrite" => {
+                    let (directive, within) = of_slash(directive);
+                    let directive = directive.as_ref();
+                    // What goes on within the segment would be no path.
+                    let is_met = |text: &String| self.language.is_none_or(|language| !is_apart(text, language));
+                    out.extend(within.filter(is_met).map(|text| Rule {
+                        whom: Whom::Paths(text),
+                        outcome: self.closed(directive, "what this makes of the path is none"),
+                    }));
                     let rule = self.rewritten(directive);
                     let is_last = rule.as_ref().is_some_and(|rule| rule.whom == Whom::All);
                     out.extend(rule);
@@ -443,6 +458,11 @@ impl Reading<'_> {
             return Err("whether a file is there".to_owned());
         }
         let all = |holds: bool| Ok(holds.then_some(Whom::All));
+        if let (Some(name), Some(right)) = (self.values.shadowed(left), self.values.constant(right))
+            && is_variable(left, &name)
+        {
+            return self.mapped(&name, operator, &right);
+        }
         if let Some(name) = self.values.shadowed(left).or_else(|| self.values.shadowed(right)) {
             return Err(format!("`${name}` has no counterpart: the configuration defines it"));
         }
@@ -509,7 +529,7 @@ impl Reading<'_> {
     }
 
     /// A condition on a field of the request.
-    fn value(&self, variable: &str, operator: &str, right: &str) -> Result<When, String> {
+    pub(super) fn value(&self, variable: &str, operator: &str, right: &str) -> Result<When, String> {
         let Some(name) = variable.strip_prefix("http_") else {
             return Err(match variable.starts_with("arg_") || variable.starts_with("cookie_") {
                 true => "nginx reads the first argument or cookie of a name in any case, and arguments as they are sent; ours any of this name, decoded".to_owned(),
@@ -540,8 +560,8 @@ fn matches(operator: &str, right: &str) -> Result<Vec<Match>, String> {
         "=" if right.is_empty() => vec![Match::Regex(NOTHING.to_owned()), Match::Absent],
         "=" => vec![Match::Exact(right.to_owned())],
         "!=" if right.is_empty() => vec![Match::Regex(".+".to_owned())],
-        "!=" if right.len() <= MAX_OTHER_THAN && right.is_ascii() && Expression::new(&other_than(right)).is_ok() => {
-            vec![Match::Regex(other_than(right)), Match::Absent]
+        "!=" if other_than(&[right]).is_some() => {
+            vec![Match::Regex(other_than(&[right]).unwrap_or_default()), Match::Absent]
         }
         "~" | "~*" => {
             let text = native(right, operator == "~*", Subject::Value)?;
@@ -554,20 +574,40 @@ fn matches(operator: &str, right: &str) -> Result<Vec<Match>, String> {
     })
 }
 
-/// A native expression for all that is another text than this one: what ends before it does, differs somewhere, or goes on.
-fn other_than(text: &str) -> String {
-    let mut out = vec![NOTHING.to_owned()];
-    let mut so_far = String::new();
-    for byte in text.bytes() {
-        if !so_far.is_empty() {
-            out.push(so_far.clone());
-        }
-        let shown = if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("\\x{byte:02x}") };
-        out.push(format!("{so_far}[^{shown}].*"));
-        so_far.push_str(&shown);
+/// `rewrite ^/x(/.*) $1` with the slash before its group: `rewrite ^/x/(.*) /$1`; of `^/x(.*)` also what goes on without a slash, as a native expression.
+fn of_slash(directive: &Directive) -> (Cow<'_, Directive>, Option<String>) {
+    let same = (Cow::Borrowed(directive), None);
+    let [pattern, target, rest @ ..] = directive.args.as_slice() else { return same };
+    let whole = pattern.strip_suffix('$').unwrap_or(pattern);
+    let group = [("(/.*)", true), ("(.*)", false)].into_iter();
+    let found = group.filter_map(|(group, has_slash)| Some((whole.strip_suffix(group)?, has_slash))).next();
+    let Some((start, has_slash)) = found.filter(|(start, _)| !start.contains(['(', '|', '[']) && !start.ends_with('/'))
+    else {
+        return same;
+    };
+    if !target.starts_with("$1") || !start.starts_with("^/") || rest.first().is_none_or(|flag| flag != "break") {
+        return same;
     }
-    out.push(format!("{so_far}.+"));
-    out.join("|")
+    let args = [format!("{start}/(.*)$"), format!("/{target}")].into_iter().chain(rest.iter().cloned());
+    let within = native(&format!("{start}([^/].*)?$"), false, Subject::Decoded).ok().filter(|_| !has_slash);
+    (Cow::Owned(Directive { args: args.collect(), ..directive.clone() }), within)
+}
+
+/// Whether a directive has rules look at the target as the client sent it, of which the next one takes the start away, and what is left goes on:
+/// `rewrite ^ $request_uri; rewrite ^/x(/.*) $1 break; proxy_pass http://app$uri;`.
+pub(super) fn is_untouched(level: &[Directive], directive: &Directive) -> bool {
+    let mut behind = level.iter().skip_while(|other| !std::ptr::eq(*other, directive)).skip(1);
+    let is_rule = |other: &&Directive| matches!(other.name.as_str(), "if" | "return" | "rewrite" | "set" | "break");
+    let (next, more) = (behind.clone().find(is_rule), behind.clone().filter(is_rule).count());
+    let takes_start = |next: &Directive| {
+        let pairs = [("(/.*)", "$1"), ("(.*)", "$1"), ("(.*)", "/$1")];
+        matches!(next.args.as_slice(), [from, to, flag] if flag == "break" && pairs.iter().any(|(end, target)| from.ends_with(end) && to == target))
+    };
+    let is_sent = |pass: &Directive| pass.name == "proxy_pass" && pass.arg(0).ends_with("$uri");
+    directive.args == ["^", "$request_uri"]
+        && more == 1
+        && next.is_some_and(|next| next.name == "rewrite" && takes_start(next))
+        && behind.any(is_sent)
 }
 
 /// Whether an expression matches every path, and the target with the path in place of its group.
@@ -583,7 +623,7 @@ fn of_every(expression: &str, target: &str) -> (String, bool) {
 }
 
 /// Whether a comparison of two texts holds.
-fn holds(left: &str, operator: &str, right: &str) -> Result<bool, String> {
+pub(super) fn holds(left: &str, operator: &str, right: &str) -> Result<bool, String> {
     let matches = |ignores_case: bool| {
         let expression = native(right, ignores_case, Subject::Value)?;
         Expression::new(&expression).map(|expression| expression.matches(left.as_bytes())).map_err(|(what, _)| what)

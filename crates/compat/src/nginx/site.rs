@@ -9,7 +9,7 @@ use super::guards;
 use super::known;
 use super::listen::Names;
 use super::location::{self, Placed, expression_of, is_exact, start_of};
-use super::rewrite::{Outcome, Reading, Rule, Whom};
+use super::rewrite::{Outcome, Reading, Rule, Whom, is_untouched};
 use super::scope::{Scope, milliseconds, size};
 use super::syntax::Directive;
 use super::values::{Query, Values};
@@ -157,18 +157,23 @@ impl<'d> Making<'d> {
         &self,
         scope: &Scope<'d>,
         values: &mut Values,
-        (names, facts, extension): (&Names, &Facts, Option<String>),
+        (names, facts, language): (&Names, &Facts, Option<&Language>),
         comments: &mut Vec<String>,
     ) -> Vec<Rule<'d>> {
         Reading {
             report: self.report,
+            http: self.http,
             values,
             hosts: &names.hosts,
             is_default: facts.is_default,
             has_certificate: facts.has_certificate,
             has_underscores: scope.is_on("underscores_in_headers"),
             is_client_known: self.unknown_client.is_none(),
-            extension,
+            extension: language.and_then(|language| match language {
+                Language::Exact(path) => path.rsplit_once('.').map(|(_, extension)| extension.to_owned()),
+                _ => None,
+            }),
+            language,
             comments,
         }
         .rules(scope)
@@ -291,18 +296,20 @@ impl<'d> Making<'d> {
             let mut keys = respond(404);
             keys.comment_first(&comments);
             let cells = vec![self.cell(placed.language.clone(), stages.to_vec(), keys)];
-            return Located { cells, forwards: has_handler(directive), is_internal: true };
+            return Located { cells, forwards: has_handler(directive), is_internal: true, is_over: false };
         }
-        let extension = match &placed.language {
-            Language::Exact(path) => path.rsplit_once('.').map(|(_, extension)| extension.to_owned()),
-            _ => None,
-        };
         let mut stages = stages.to_vec();
         // Methods that it takes meet what stands in it, and no rule of the location.
         self.limited_methods(&scope, directive, &values, &mut stages);
-        let rules = self.rules(&scope, &mut values, (names, facts, extension), &mut comments);
+        let rules = self.rules(&scope, &mut values, (names, facts, Some(&placed.language)), &mut comments);
         let mut located = Located { forwards: has_handler(directive), ..Located::default() };
         let last = self.ruled(rules, (&scope, directive, &values), (&placed.language, &mut stages), &mut located);
+        // Its rules have all paths: what would be done with others is done with none.
+        if last.is_none() && located.is_over {
+            let first = located.cells.first_mut().and_then(|cell| cell.variants.first_mut());
+            first.into_iter().for_each(|variant| variant.keys.comment_first(&comments));
+            return located;
+        }
         let mut last = match last {
             Some(last) => last,
             None => self.forwarded_by(&scope, directive, values, None),
@@ -331,7 +338,10 @@ impl<'d> Making<'d> {
             };
             match rule.whom {
                 Whom::All => return Some(keys),
-                Whom::Paths(text) => located.cells.push(self.narrowed(language, &text, stages, keys, directive)),
+                Whom::Paths(text) => {
+                    located.is_over |= covers(&text, language);
+                    located.cells.push(self.narrowed(language, &text, stages, keys, directive));
+                }
                 Whom::Hosts(_) => {
                     let mut keys = respond(501);
                     keys.comment(self.report.left_out(
@@ -356,12 +366,7 @@ impl<'d> Making<'d> {
         keys: Map,
         directive: &Directive,
     ) -> Cell {
-        let own = match language {
-            Language::Exact(path) => literal(path),
-            Language::Prefix(start) => format!("{}.*", literal(start)),
-            Language::Below(path) => format!("{}(?:/.*)?", literal(path)),
-            Language::Expression { text, .. } => text.clone(),
-        };
+        let own = written(language);
         let is_within = || -> Option<bool> {
             let (own, text) = (config::Expression::new(&own).ok()?, config::Expression::new(text).ok()?);
             let outside = text.except(&[own]);
@@ -493,6 +498,11 @@ impl<'d> Making<'d> {
         if proxy.is_untouched && path.is_some() {
             return self.closed(pass, "a path is rewritten, and the one before goes on");
         }
+        let has_target = location.inner().iter().any(|one| is_untouched(location.inner(), one));
+        let is_path = proxy.uri.as_deref() == Some("${uri}");
+        if path.is_some() && proxy.has_variables && !(has_target && is_path) {
+            return self.closed(pass, "a path is rewritten, and the URI is made of variables");
+        }
         route.set("upstream", upstream);
         match Self::rewritten(&proxy, location, &values, path) {
             Ok(Some(rewrite)) => route.set("rewrite", rewrite),
@@ -500,7 +510,7 @@ impl<'d> Making<'d> {
             Err(why) => return self.closed(pass, &why),
         }
         // nginx decodes what it puts in place of a path, be it the same: `%2F` would go on as a slash.
-        if proxy.uri.is_some() || route.get("rewrite").is_some() {
+        if !has_target && (proxy.uri.is_some() || route.get("rewrite").is_some()) {
             route.set("allow_encoded_slash", Value::plain(false));
         }
         if proxy.has_variables && path.is_none() && drops_query(&proxy, &values) {
@@ -543,16 +553,14 @@ impl<'d> Making<'d> {
             return Ok(Some(to));
         }
         // `if` and expressions have no start that could be replaced.
-        let Some(start) = start_of(location) else {
+        if start_of(location).is_none() {
             return Err("a URI behind the server of a location by expression".to_owned());
-        };
+        }
         if to.contains('?') {
             return Err("a query behind the server".to_owned());
         }
-        if is_exact(location) {
-            return Ok((to != start).then_some(to));
-        }
-        Ok((to != start).then(|| format!("{to}{REST}")))
+        // The same path, too, is put in: without an empty query.
+        Ok(Some(if is_exact(location) { to } else { format!("{to}{REST}") }))
     }
 
     /// Sizes and times of a location.
@@ -602,6 +610,8 @@ struct Located {
     cells: Vec<Cell>,
     /// Whether it forwards, so that paths without the last slash are redirected.
     forwards: bool,
+    /// Its rules have all of its paths.
+    is_over: bool,
     /// Nobody gets anything of it from outside, without the last slash either.
     is_internal: bool,
 }
@@ -675,6 +685,34 @@ impl Stages {
         }
         out
     }
+}
+
+/// The native expression of a language, but for what it leaves out.
+fn written(language: &Language) -> String {
+    match language {
+        Language::Exact(path) => literal(path),
+        Language::Prefix(start) => format!("{}.*", literal(start)),
+        Language::Below(path) => format!("{}(?:/.*)?", literal(path)),
+        Language::Expression { text, .. } => text.clone(),
+    }
+}
+
+/// Whether an expression matches no path of a language.
+pub(super) fn is_apart(text: &str, language: &Language) -> bool {
+    let shared = || -> Option<Option<_>> {
+        let (own, text) = (config::Expression::new(&written(language)).ok()?, config::Expression::new(text).ok()?);
+        config::Expression::shared(&[&own, &text], &mut config::Comparison::of_paths()).ok()
+    };
+    matches!(shared(), Some(None))
+}
+
+/// Whether an expression matches all paths of a language.
+fn covers(text: &str, language: &Language) -> bool {
+    let outside = || -> Option<Option<_>> {
+        let (own, text) = (config::Expression::new(&written(language)).ok()?, config::Expression::new(text).ok()?);
+        config::Expression::shared(&[&own.except(&[text])], &mut config::Comparison::of_paths()).ok()
+    };
+    matches!(outside(), Some(None))
 }
 
 /// An expression of a start and a group of all that follows, narrowed to the paths of a location that begins so: `^/a/(.*)` and `/a/b/` are `/a/(b/.*)`.

@@ -213,7 +213,8 @@ impl Values {
         }
         let native = match name {
             "remote_addr" => "client.address",
-            "host" | "http_host" => "host",
+            "host" => "host",
+            "http_host" => "authority",
             "scheme" => "scheme",
             "request_id" => "request.id",
             "request_method" => "method",

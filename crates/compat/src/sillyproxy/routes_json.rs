@@ -221,7 +221,7 @@ impl Reader<'_> {
         }
         let Some(host) = host else { return };
         let Some(to) = self.forward_to(map.place, url.tls, url.authority) else { return };
-        let forward = Forward { to, rewrite: Some(url.rewrite), host: HostRewrite::Upstream, mirror: None };
+        let forward = Forward::rewritten(to, url.rewrite, HostRewrite::Upstream);
         let file = self.file.rsplit('/').next().unwrap_or(self.file);
         self.result.routes.push(RouteConfig {
             name: format!("{file}:{}", map.place),

@@ -133,6 +133,7 @@ pub(super) fn placeholder(name: &str, scope: Scope<'_>) -> Result<Placeholder, F
         "method" => Variable::Method,
         "scheme" => Variable::Scheme,
         "host" => Variable::Host,
+        "authority" => Variable::Authority,
         "path" => Variable::Path,
         "query" => Variable::WholeQuery,
         "uri" => Variable::Uri,

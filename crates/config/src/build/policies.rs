@@ -223,6 +223,7 @@ impl Build<'_> {
             send,
             copy: self.parsed_list(node, "copy", |text| headers::field_name(text).and_then(subject_field)),
             set_cookies: setting(node, "set_cookies"),
+            relay: node.get("relay").and_then(read::as_bool).unwrap_or(true),
             sign_in: self.parsed(node, "sign_in", sign_in_page),
             timeout: setting(node, "timeout"),
         })

@@ -66,8 +66,29 @@ fn not_for_requests(root: &Node) -> BTreeMap<&str, &str> {
 /// Settings of a route, with what the file says for all of them.
 fn options(node: &Node, root: &Node) -> RouteOptions {
     let options = RouteOptions::read(node);
-    let of_file = || root.get("paths").and_then(|paths| paths.get("allow_encoded_slash")).and_then(read::as_bool);
+    let of_file = || of_paths(root, "allow_encoded_slash");
     RouteOptions { allow_encoded_slash: options.allow_encoded_slash.or_else(of_file), ..options }
+}
+
+/// What the file says of all paths.
+fn of_paths(root: &Node, key: &str) -> Option<bool> {
+    root.get("paths").and_then(|paths| paths.get(key)).and_then(read::as_bool)
+}
+
+fn drops_empty_query(root: &Node) -> bool {
+    of_paths(root, "drop_empty_query").unwrap_or_default()
+}
+
+/// A host that goes upstream: a fixed one, or that of the client with a port.
+fn fixed_host(text: &str) -> Result<HostRewrite, Fault> {
+    match text.strip_prefix("{host}:") {
+        Some(port) => {
+            let read = port.parse::<u16>().ok().filter(|read| *read > 0 && read.to_string() == port);
+            let fault = || Fault::new(format!("{} is not a port", shown(port)), "use 1 to 65535, as in `{host}:8443`");
+            read.map(HostRewrite::Port).ok_or_else(fault)
+        }
+        None => address::authority(text).map(HostRewrite::Fixed),
+    }
 }
 
 impl Build<'_> {
@@ -341,7 +362,8 @@ impl Build<'_> {
     fn forward(&mut self, route: &Node, at: At<'_>, known: &Known<'_>, to: ForwardTo) -> Option<Action> {
         let rewrite = self.rewrite(route, at);
         let host = self.host_rewrite(route);
-        let forward = Forward { to, rewrite, host, mirror: self.mirror(route, known) };
+        let drops_empty_query = drops_empty_query(known.root);
+        let forward = Forward { to, rewrite, drops_empty_query, host, mirror: self.mirror(route, known) };
         let mirrored = forward.mirror.as_ref().filter(|mirror| forward.groups().any(|group| group == mirror.group));
         if let (Some(_), Some(node)) = (mirrored, route.get("mirror")) {
             let what = "the copies go where the requests go, which would carry out each twice";
@@ -362,8 +384,9 @@ impl Build<'_> {
         let Some(node) = route.get("host") else { return HostRewrite::Keep };
         match node.text() {
             Some("upstream") => HostRewrite::Upstream,
+            Some("name") => HostRewrite::Name,
             Some(_) => HostRewrite::Keep,
-            None => self.parsed(node, "set", address::authority).map_or(HostRewrite::Keep, HostRewrite::Fixed),
+            None => self.parsed(node, "set", fixed_host).unwrap_or(HostRewrite::Keep),
         }
     }
 
@@ -420,7 +443,8 @@ impl Build<'_> {
         let from_url = if has_path { Some(self.take(to.span, target.upstream_template(at.scope))?) } else { None };
         let to = ForwardTo::Authority { tls, authority, allow, settings: Arc::new(settings) };
         let mirror = self.mirror(route, known);
-        Some(Action::Forward(Forward { to, rewrite: from_url.or(rewrite), host, mirror }))
+        let drops_empty_query = drops_empty_query(known.root);
+        Some(Action::Forward(Forward { to, rewrite: from_url.or(rewrite), drops_empty_query, host, mirror }))
     }
 
     /// The allow-list of a template of an authority: demanded if a parameter stands in it, and every entry can come out of it.

@@ -479,7 +479,9 @@ fn authority_parts(text: &str, scope: Scope<'_>) -> Result<Vec<TemplatePart>, Fa
         .into_iter()
         .map(|piece| match piece {
             Piece::Param(index) => Ok(TemplatePart::Param { index, escape: Escape::HostLabel }),
-            Piece::Variable(variable @ Variable::Host) => Ok(TemplatePart::Variable { variable, escape: Escape::Host }),
+            Piece::Variable(variable @ (Variable::Host | Variable::Authority)) => {
+                Ok(TemplatePart::Variable { variable, escape: Escape::Host })
+            }
             Piece::Variable(_) => Err(Fault::new(
                 format!("{} holds a variable from which no host is made", shown(text)),
                 "use a parameter of the path, or `{host}` for that of the request",

@@ -127,6 +127,8 @@ pub struct ForwardAuth {
     pub copy: Vec<String>,
     /// Whether the client gets the cookies that such a response sets.
     pub set_cookies: bool,
+    /// Whether clients get its response where it lets them not pass; otherwise they get its status alone.
+    pub relay: bool,
     /// Where a client is sent to that the service responds 401 to.
     pub sign_in: Option<Template>,
     /// One question.

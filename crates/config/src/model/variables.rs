@@ -70,6 +70,8 @@ pub enum Variable {
     Scheme,
     /// `{host}`: without port.
     Host,
+    /// `{authority}`: the host with its port, if one was sent.
+    Authority,
     /// `{path}`: canonical, as it is matched.
     Path,
     /// `{query}`: all of it, canonical, without the `?`.

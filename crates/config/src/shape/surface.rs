@@ -29,7 +29,7 @@ pub(crate) use listeners::ADMIN;
 pub use listeners::{HalfClose, Http3, ListenerLimits, ListenerOptions};
 pub use policies::{CertificateKey, PolicyMode, RateScope};
 pub(crate) use process::{FACILITIES, FORWARDING};
-pub use process::{LogFormat, UnusualName};
+pub use process::{LogFormat, MethodForm, UnusualName};
 pub use rate_store::RateStoreOptions;
 pub use responses::{CompressionOptions, Encoding};
 pub use routes::{CookieFlags, CookieSameSite, RedirectQuery, RouteOptions};
@@ -296,6 +296,12 @@ pub(crate) static ROOT: Object = object(
             "Forwarding header fields to send and to trust.",
         ),
         optional("headers", Shape::Object(&HEADERS), "(see there)", "Which header fields requests may hold."),
+        optional(
+            "methods",
+            Shape::Choice(MethodForm::WORDS),
+            "any",
+            "Methods that requests may have. `capitals`: those of capital letters, `-` and `_`; others are rejected with 400.",
+        ),
         optional("paths", Shape::Object(&PATHS), "(see there)", "How paths of requests are read."),
         optional(
             "admin",

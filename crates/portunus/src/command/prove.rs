@@ -120,6 +120,16 @@ impl Folder {
         self.0.join(name)
     }
 
+    /// Makes files of the folder that the import says are not there, such as pages for errors: what they hold is not compared.
+    fn complete(&self, said: &str) {
+        let named = said.lines().filter_map(|line| line.strip_prefix("portunus: not here: ")?.split(" (").next());
+        let own = named.map(Path::new).filter(|path| path.starts_with(self.path(EMPTY_FOLDER)));
+        for path in own.filter(|path| !path.components().any(|part| part == std::path::Component::ParentDir)) {
+            let _ = path.parent().map(fs::create_dir_all);
+            let _ = fs::write(path, "<p>not here</p>\n");
+        }
+    }
+
     /// Writes what both programs are given.
     fn furnish(&self, staged: &Staged) -> Result<(), String> {
         let failed = |error: io::Error| error.to_string();
@@ -296,6 +306,7 @@ fn try_import(
         Front::Run { .. } | Front::Rejected { .. } => return Err("nothing is imported of what is compared".to_owned()),
     };
     fs::write(&native, output).map_err(|error| error.to_string())?;
+    folder.complete(&errors);
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut command = Command::new(program);
     command.args(["run", "--control", "none", "--no-watch"]).arg(&native).env_remove("PORTUNUS_CONTROL");

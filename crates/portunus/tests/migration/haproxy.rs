@@ -256,7 +256,7 @@ fn several_sockets_and_tls() {
     assert_eq!(left, Vec::<String>::new(), "{}", both.yaml());
     let yaml = both.yaml();
     assert!(
-        yaml.contains("to: \"https://{host}{path}\", status: 301") && yaml.contains("server_name: b.test"),
+        yaml.contains("to: \"https://{authority}{path}\", status: 301") && yaml.contains("server_name: b.test"),
         "{yaml}"
     );
 }

@@ -2,7 +2,9 @@
 //!
 //! Needs `nginx`, `haproxy`, `hitch`, `stunnel4` and `openssl`, Debian packages of these names, which `./x` installs.
 
+mod as_sent;
 mod beside;
+mod corpus;
 mod distribution;
 mod elsewhere;
 mod encoded_slashes;

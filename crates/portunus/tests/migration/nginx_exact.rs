@@ -251,10 +251,6 @@ fn conditions_that_are_not_the_same_are_closed() {
         ("", "location / { if ($http_cf_connecting_ip = \"\") { return 403; } PASS }"),
         ("", "location / { if ($http_connection = close) { return 403; } PASS }"),
         ("underscores_in_headers on;", "location / { if ($http_x_y = 1) { return 403; } PASS }"),
-        ("map $http_x $arg_k { default 0; 1 1; }", "location / { if ($arg_k = 1) { return 403; } PASS }"),
-        ("map $http_x $http_k { default 0; 1 1; }", "location / { if ($http_k = 1) { return 403; } PASS }"),
-        ("geo $http_k { default 1; }", "location / { if ($http_k) { return 403; } PASS }"),
-        ("geo $remote_addr $http_k { default 1; }", "location / { if ($http_k) { return 403; } PASS }"),
         ("split_clients $uri $http_k { * 1; }", "location / { if ($http_k) { return 403; } PASS }"),
         ("", "location / { set $http_x $uri; if ($http_x = /) { return 403; } PASS }"),
         ("", "location / { set $a $b; set $b 1; if ($a = 1) { return 403; } PASS }"),
@@ -335,4 +331,125 @@ fn a_name_whose_handshakes_are_rejected_gets_nothing() {
     let printed = import("nginx", &file);
     let said = String::from_utf8(printed.stderr).unwrap();
     assert!(printed.status.code() == Some(1) && said.contains("handshakes for one name are not rejected"), "{said}");
+}
+
+/// A variable of a `map` or `geo` is what that looks at: a field, the method, the client.
+#[test]
+fn conditions_on_what_the_configuration_defines() {
+    let both = Beside::start(
+        &Program::Nginx,
+        "geo $blocked { default 0; 192.0.2.0/24 1; 127.0.0.0/8 0; 127.0.0.9 1; }
+        geo $outside { default 1; 127.0.0.0/8 0; }
+        map $http_user_agent $bad_agent { default 0; ~*(sqlmap|nikto) 1; curl 1; }
+        map $http_x_key $has_no_key { default 1; secret 0; other-one 0; }
+        map $http_x_kind $is_kind { a 1; b yes; '' 1; }
+        map $http_x_kind $http_k { default 0; z 1; }
+        map $request_method $is_write { default 0; POST 1; PUT 1; }
+        map $request_method $is_read { default 0; GET 1; HEAD 1; }
+        server { listen @web@;
+            if ($blocked) { return 403; }
+            if ($outside = 1) { return 403; }
+            if ($bad_agent = 1) { return 403; }
+            location / { proxy_pass http://@A@; }
+            location /key/ { if ($has_no_key) { return 401; } proxy_pass http://@A@; }
+            location /kind/ { if ($is_kind = 1) { return 402; } proxy_pass http://@A@; }
+            location /named/ { if ($http_k) { return 410; } proxy_pass http://@A@; }
+            location /write/ { if ($is_write) { return 405; } proxy_pass http://@A@; }
+            location /read/ { if ($is_read = 0) { return 405; } proxy_pass http://@A@; }
+        }",
+        &["web"],
+    );
+    assert_eq!(both.left_out(), Vec::<String>::new(), "{}", both.yaml());
+    let mut requests = Vec::new();
+    for path in ["/", "/key/", "/kind/", "/write/", "/read/"] {
+        for method in ["GET", "HEAD", "POST", "PUT", "DELETE"] {
+            requests.push(format!("{method} {path} HTTP/1.1\nHost: a.test"));
+        }
+        for agent in ["curl", "CURL", "curl/8", "x SqlMap", "nikt"] {
+            requests.push(format!("GET {path} HTTP/1.1\nHost: a.test\nUser-Agent: {agent}"));
+        }
+    }
+    for value in ["secret", "Secret", "secre", "secrets", "other-one", "other-on", "x", ""] {
+        requests.push(format!("GET /key/ HTTP/1.1\nHost: a.test\nX-Key: {value}"));
+    }
+    for value in ["x", "z", "1"] {
+        requests.push(format!("GET /named/ HTTP/1.1\nHost: a.test\nX-Kind: {value}\nK: 1"));
+    }
+    for value in ["a", "A", "b", "c", ""] {
+        requests.push(format!("GET /kind/ HTTP/1.1\nHost: a.test\nX-Kind: {value}"));
+    }
+    both.compare(&requests.iter().map(|request| ("web", request.as_str())).collect::<Vec<_>>());
+}
+
+/// What is defined twice, made of the request, or not of one thing, closes what it decides about.
+#[test]
+fn variables_that_cannot_be_said_close_their_place() {
+    for definition in [
+        "map $http_x_a $v { default 0; ~^a 1; abc 0; }",
+        "map $http_x_a $v { default 1; ~^a 0; }",
+        "map $http_x_a $v { default 0; a $http_x_b; }",
+        "map $http_x_a$http_x_b $v { default 0; ab 1; }",
+        "map $arg_a $v { default 0; a 1; }",
+        "geo $http_x_a $v { default 0; 127.0.0.1 1; }",
+        "map $remote_addr $v { default 0; 127.0.0.0/8 1; }",
+        "geo $v { ranges; default 0; 127.0.0.1-127.0.0.2 1; }",
+        "map $http_x_a $w { default 0; a 1; } map $w $v { default 0; 1 1; }",
+    ] {
+        let (yaml, said) = super::published::import(
+            "nginx",
+            &format!(
+                "{definition}\nserver {{ listen 80; if ($v) {{ return 403; }} location / {{ proxy_pass http://127.0.0.1:1; }} }}"
+            ),
+        );
+        assert!(said.contains("answered 501") && yaml.contains("status: 501"), "{definition}: {said}{yaml}");
+    }
+}
+
+#[test]
+fn what_must_not_follow_is_carried() {
+    let both = Beside::start(
+        &Program::Nginx,
+        "server { listen @web@;
+            location ~ /\\.(?!well-known) { deny all; }
+            location ~ ^/app/(?!api/|static) { proxy_pass http://@B@; }
+            location / { proxy_pass http://@A@; }
+        }",
+        &["web"],
+    );
+    assert_eq!(both.left_out(), Vec::<String>::new(), "{}", both.yaml());
+    let paths = [
+        "/",
+        "/.git",
+        "/x/.env",
+        "/.well-known/a",
+        "/.well-know",
+        "/a.b",
+        "/app/",
+        "/app/x",
+        "/app/api",
+        "/app/api/x",
+        "/app/staticx",
+        "/app/stat",
+        "/app/.git",
+        "/%2egit",
+    ];
+    both.compare_paths("a.test", &paths);
+}
+
+/// Clients get the status of the service, and nothing of its page.
+#[test]
+fn a_service_that_is_asked_responds_to_nobody() {
+    for (status, rest) in [("401", ""), ("403", ""), ("302", ""), ("200", "error_page 404 /x;")] {
+        let both = Beside::start(
+            &Program::Nginx,
+            &format!(
+                "server {{ listen @web@; location = /auth {{ internal; proxy_pass http://@B@/status={status}; }}
+                 location / {{ auth_request /auth; {rest} proxy_pass http://@A@; }} }}"
+            ),
+            &["web"],
+        );
+        let [theirs, ours] = both.ask("web", "GET / HTTP/1.1\nHost: a.test");
+        let kept = |status: u16| if status >= 500 { 500 } else { status };
+        assert_eq!((kept(theirs.status), &theirs.fields), (kept(ours.status), &ours.fields), "{}", both.yaml());
+    }
 }

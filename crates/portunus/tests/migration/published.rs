@@ -43,6 +43,35 @@ fn a_subpath_is_stripped_in_a_location_within_it() {
     site.compare_paths("a.test", &paths);
 }
 
+/// As Gitea's documentation has it: escapes stay as they are.
+#[test]
+fn a_subpath_is_taken_from_the_target_as_it_was_sent() {
+    let site = nginx(
+        "server {
+            listen @web@;
+            location /gitea/ { rewrite ^ $request_uri; rewrite ^/gitea(/.*) $1 break; proxy_pass http://@A@$uri; }
+            location /sub/ { rewrite ^/sub(.*) $1 break; proxy_pass http://@C@; }
+            location /more { rewrite ^/more(/.*)$ $1 break; proxy_pass http://@C@; }
+            location / { proxy_pass http://@B@; }
+        }",
+    );
+    nothing_is_left_out(&site);
+    site.compare_paths("a.test", &["/sub/", "/sub/x/y?z", "/sub", "/more", "/more/x", "/morex"]);
+    site.compare_paths("a.test", &["/gitea/", "/gitea/a%2Fb", "/gitea/x?y=%2F", "/gitea/a%20b", "/gitea", "/x"]);
+    let closed = nginx(
+        "server {
+            listen @web@;
+            location /a/ { rewrite ^/a/(.*) /$1 break; proxy_pass http://@A@$uri; }
+            location /b/ { rewrite ^/b/(.*) /$1 break; proxy_pass http://@A@/x$uri; }
+            location /c/ { rewrite ^ $request_uri; proxy_pass http://@A@$uri; }
+            location /d { rewrite ^/d(.*) $1 break; proxy_pass http://@A@; }
+        }",
+    );
+    for path in ["/a/x", "/b/x", "/c/x", "/dx"] {
+        assert_eq!(closed.ask("web", &get("a.test", path))[1].status, 501, "{path}: {}", closed.yaml());
+    }
+}
+
 #[test]
 fn a_target_is_handed_on_untouched() {
     let site = nginx(

@@ -95,7 +95,7 @@ impl Duplicate {
         });
         let host = match &forward.host {
             HostRewrite::Upstream => None,
-            rewrite => Some(forwarding::host(rewrite, head, b"").to_vec()).filter(|host| !host.is_empty()),
+            rewrite => Some(forwarding::host(rewrite, head, b"").into_owned()).filter(|host| !host.is_empty()),
         };
         let body = Copying::new(mirror.max_body_bytes);
         Some(Box::new(Duplicate {

@@ -675,7 +675,7 @@ pub(super) fn write_head(attempt: &Attempt<'_>, noted: Noted<'_>, out: &mut Vec<
     let values = || attempt.context.values(request, params, noted);
     route::build_target(attempt.forward, request, values, out).map_err(|_| Rejection::of(Reason::BadParameter))?;
     out.extend_from_slice(b" HTTP/1.1\r\n");
-    write_field(b"Host", forwarding::host(&attempt.forward.host, request, attempt.server.authority.as_bytes()), out);
+    write_field(b"Host", &forwarding::host(&attempt.forward.host, request, attempt.server.authority.as_bytes()), out);
     let forwarding = &attempt.context.generation.config.forwarding;
     forwarding::request_fields(request, &attempt.facts(), forwarding, noted, (config, params), |name, value| {
         write_field(name, value, out);

@@ -256,7 +256,8 @@ pub(super) fn request(attempt: &Attempt<'_>, noted: Noted<'_>) -> Result<Request
     route::build_target(attempt.forward, head, values, &mut target).map_err(|_| Rejection::of(Reason::BadParameter))?;
     let authority = forwarding::host(&attempt.forward.host, head, attempt.server.authority.as_bytes());
     let scheme = if attempt.group.connector().is_some() { "https" } else { "http" };
-    let uri = http::Uri::builder().scheme(scheme).authority(authority).path_and_query(target.as_slice()).build();
+    let uri =
+        http::Uri::builder().scheme(scheme).authority(authority.as_ref()).path_and_query(target.as_slice()).build();
     recycle(target);
     let mut request = Request::new(());
     *request.uri_mut() = uri.map_err(|_| bad())?;

@@ -76,7 +76,7 @@ async fn decide<B: MessageBody, A: ResponseSink>(
     parts: &mut ExchangeParts<'_, A>,
 ) -> Result<(), Failure> {
     let Asked { route, params } = asked;
-    guard::check_method(original)?;
+    guard::check_method(original, asking.generation.config.methods)?;
     if original.has_encoded_slash && route.config.options.allow_encoded_slash != Some(true) {
         return Err(Rejection::of(Reason::EncodedSlash).into());
     }

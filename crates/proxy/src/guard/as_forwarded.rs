@@ -31,10 +31,11 @@ pub(super) fn fields(candidate: &Candidate<'_>, operation: &Operation, noted: No
     };
     let facts = Facts { checked: true, ..context.facts() };
     forwarding::request_fields(head, &facts, forwarding, noted, (&route.config, &params), &mut put);
-    if let Action::Forward(Forward { host: HostRewrite::Fixed(host), .. }) = &route.config.action {
-        put(b"host", host.as_bytes());
-    } else {
-        put(b"host", &head.authority);
+    match &route.config.action {
+        Action::Forward(Forward { host, .. }) if *host != HostRewrite::Upstream => {
+            put(b"host", &forwarding::host(host, head, b""));
+        }
+        _ => put(b"host", &head.authority),
     }
     match head.framing {
         BodyFraming::Length(length) => put(b"content-length", length.to_string().as_bytes()),

@@ -76,6 +76,9 @@ fn judge(rule: &ForwardAuth, answered: Answered, subject: &mut Subject) -> Resul
     match status {
         200..300 => note(rule, &answered.head, subject),
         304 => Err(failed(rule, Reason::AuthServiceInvalid, "the response was 304")),
+        300..=399 if !rule.relay => {
+            Err(failed(rule, Reason::AuthServiceInvalid, &format!("the response was {status}")))
+        }
         300..=399 | 401 | 403 => Err(denied(answered)),
         _ => Err(failed(rule, Reason::AuthServiceInvalid, &format!("the response was {status}"))),
     }
@@ -151,7 +154,7 @@ fn denied(answered: Answered) -> Rejection {
 /// Sends a client to sign in where the service says that it has not done so. The service's cookies go with it: it remembers by them who signs in.
 pub(super) fn to_sign_in(rule: &ForwardAuth, rejection: Rejection, values: &Values<'_>) -> Rejection {
     let (Some(page), Some(relayed), 401) = (&rule.sign_in, rejection.relayed(), rejection.status) else {
-        return rejection;
+        return alone(rule, rejection);
     };
     let mut location = Vec::new();
     if build_location(page, &[], RedirectQuery::Drop, values, &mut location).is_err() {
@@ -163,6 +166,16 @@ pub(super) fn to_sign_in(rule: &ForwardAuth, rejection: Rejection, values: &Valu
     let status = if matches!(values.head().method, Method::Get | Method::Head) { 302 } else { 303 };
     let relayed = Relayed { fields, content_type: String::new(), body: Vec::new() };
     Rejection::with_status(Reason::AuthServiceDenied, status).telling(|details| details.relayed = Some(relayed))
+}
+
+/// Of the service's response what the client gets where it is not relayed: its status, and how to say who one is.
+fn alone(rule: &ForwardAuth, rejection: Rejection) -> Rejection {
+    let Some(relayed) = rejection.relayed().filter(|_| !rule.relay) else { return rejection };
+    let asks = |(name, _): &&(Vec<u8>, Vec<u8>)| name.eq_ignore_ascii_case(b"www-authenticate");
+    let fields: Vec<_> = relayed.fields.iter().filter(asks).cloned().collect();
+    let relayed = Relayed { fields, content_type: String::new(), body: Vec::new() };
+    Rejection::with_status(Reason::AuthServiceDenied, rejection.status)
+        .telling(|details| details.relayed = Some(relayed))
 }
 
 fn failed(rule: &ForwardAuth, reason: Reason, problem: &str) -> Rejection {
@@ -292,7 +305,7 @@ fn request(rule: &ForwardAuth, head: &RequestHead, context: Context<'_>, method:
     let server = if server.contains(&b'/') { b"localhost" } else { server };
     let host = forwarding::host(&rule.host, head, server);
     let mut put = |name: &[u8], value: &[u8]| write_field(name, value, &mut out);
-    put(b"Host", host);
+    put(b"Host", &host);
     put(b"X-Forwarded-Method", head.method.as_str().as_bytes());
     put(b"X-Forwarded-Proto", scheme);
     put(b"X-Forwarded-Host", &head.authority);
@@ -352,6 +365,7 @@ mod tests {
                 sends_all: false,
                 copy: Vec::new(),
                 set_cookies: false,
+                relay: true,
                 sign_in: None,
                 timeout: Duration::ZERO,
             };

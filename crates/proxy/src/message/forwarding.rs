@@ -145,12 +145,15 @@ pub fn remove_unbelieved(fields: &mut Fields, client: &RequestClient, forwarding
     }
 }
 
-/// The host that an upstream sees: the client's, a fixed one, or the server's own. A request without one gets the server's.
-pub fn host<'h>(rewrite: &'h HostRewrite, head: &'h RequestHead, server: &'h [u8]) -> &'h [u8] {
+/// The host that an upstream sees: the client's, with its port or without, a fixed one, or the server's own. A request without one gets the server's.
+pub fn host<'h>(rewrite: &'h HostRewrite, head: &'h RequestHead, server: &'h [u8]) -> Cow<'h, [u8]> {
     match rewrite {
-        HostRewrite::Keep if !head.authority.is_empty() => &head.authority,
-        HostRewrite::Fixed(host) => host.as_bytes(),
-        HostRewrite::Keep | HostRewrite::Upstream => server,
+        HostRewrite::Fixed(host) => host.as_bytes().into(),
+        HostRewrite::Upstream => server.into(),
+        HostRewrite::Keep | HostRewrite::Name | HostRewrite::Port(_) if head.authority.is_empty() => server.into(),
+        HostRewrite::Keep => head.authority.as_slice().into(),
+        HostRewrite::Name => head.host().into(),
+        HostRewrite::Port(port) => [head.host(), b":", port.to_string().as_bytes()].concat().into(),
     }
 }
 
@@ -185,16 +188,18 @@ pub fn request_fields(
     if accepts_trailers {
         put(b"TE", b"trailers");
     }
-    identity_fields(head, facts, forwarding, &mut put);
+    // What a route removes or sets is not written by us beside it.
+    let mut put_ours = |name: &[u8], value: &[u8]| {
+        if !(has_edits && is_edited(edits, name)) {
+            put(name, value);
+        }
+    };
+    identity_fields(head, facts, forwarding, &mut put_ours);
     if forwarding.request_id {
-        put(b"X-Request-Id", noted.request_id);
+        put_ours(b"X-Request-Id", noted.request_id);
     }
     if let Some(trace) = noted.trace {
-        trace.put(&mut |name, value| {
-            if !(has_edits && is_edited(edits, name)) {
-                put(name, value);
-            }
-        });
+        trace.put(&mut put_ours);
     }
     if has_edits {
         put_edited(edits, &facts.values(head, params, noted, forwarding), &mut put);

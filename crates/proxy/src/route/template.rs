@@ -49,8 +49,15 @@ pub fn build_target<'v>(
     if lacks_segment || has_dot_segment(path) {
         return Err(BadParameter);
     }
-    append_query(head.query(), start, out);
+    let query = head.query();
+    append_query(if forward.drops_empty_query && query == b"?" { b"" } else { query }, start, out);
     Ok(())
+}
+
+/// The query that is appended to a redirect. One that is empty goes on behind a path that does as well, as part of the same text.
+fn query_behind<'q>(template: &Template, query: &'q [u8]) -> &'q [u8] {
+    let is_path = matches!(template.parts.last(), Some(TemplatePart::Variable { variable: Variable::Path, .. }));
+    if query == b"?" && !is_path { b"" } else { query }
 }
 
 /// Appends the authority of an upstream that is named by parameters to `out`, in canonical form.
@@ -105,7 +112,9 @@ pub fn build_location(
     }
     match query {
         RedirectQuery::Keep if written.contains(&b'?') => {}
-        RedirectQuery::Keep | RedirectQuery::Append => append_query(values.head().query(), start, out),
+        RedirectQuery::Keep | RedirectQuery::Append => {
+            append_query(query_behind(to, values.head().query()), start, out)
+        }
         RedirectQuery::Drop => {}
     }
     Ok(())

@@ -113,6 +113,7 @@ impl<'a> Values<'a> {
             Variable::Method => head.method.as_str().as_bytes().into(),
             Variable::Scheme => Cow::Borrowed(if self.is_secure { b"https" } else { b"http" }),
             Variable::Host => head.host().into(),
+            Variable::Authority => head.authority.as_slice().into(),
             Variable::Path => head.path().into(),
             Variable::WholeQuery => head.query().strip_prefix(b"?").unwrap_or_default().into(),
             Variable::Uri => head.target.as_slice().into(),

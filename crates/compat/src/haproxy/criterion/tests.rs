@@ -84,7 +84,7 @@ const INEXACT: &[&str] = &[
     "hdr(x-original-url) /a",
     "hdr(client-cert) -m found",
     // Hosts and names.
-    "hdr(host) a.test:8080",
+    "hdr(host),field(1,:) a.test:8080",
     "hdr_end(host) .a.test b.test",
     "req.ssl_sni",
     "req.ssl_sni -m found",

@@ -238,6 +238,12 @@ pub(in crate::shape) static FORWARD_AUTH: Object = object(
             "Send the cookies that a response of 2xx sets to the client, too: services renew sessions so. Those of a response that goes to the client itself are always sent.",
         ),
         optional(
+            "relay",
+            Shape::Bool,
+            "true",
+            "Clients that may not pass get the response of the service. `false`: its status alone, 401 or 403, with its `WWW-Authenticate`; its redirects are errors then.",
+        ),
+        optional(
             "sign_in",
             Shape::Text("a path or URL such as `https://auth.example.com/?rd={url}`"),
             "(the response of the service)",

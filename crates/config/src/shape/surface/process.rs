@@ -39,6 +39,17 @@ words! {
     }
 }
 
+words! {
+    /// Which methods requests may have.
+    pub enum MethodForm {
+        /// Any token.
+        #[default]
+        Any = "any",
+        /// Capital letters, `-` and `_`.
+        Capitals = "capitals",
+    }
+}
+
 pub(in crate::shape) static HEADERS: Object = object(
     "headers",
     "which header fields requests may hold",
@@ -56,12 +67,20 @@ pub(in crate::shape) static HEADERS: Object = object(
 pub(in crate::shape) static PATHS: Object = object(
     "paths",
     "how paths of requests are read",
-    &[&[optional(
-        "allow_encoded_slash",
-        Shape::Bool,
-        "false",
-        "Accept `%2F` in a parameter, where a route does not say otherwise. A path that would be another route's if it were decoded is rejected all the same.",
-    )]],
+    &[&[
+        optional(
+            "allow_encoded_slash",
+            Shape::Bool,
+            "false",
+            "Accept `%2F` in a parameter, where a route does not say otherwise. A path that would be another route's if it were decoded is rejected all the same.",
+        ),
+        optional(
+            "drop_empty_query",
+            Shape::Bool,
+            "false",
+            "Leave out an empty query (`/x?`) where the path is rewritten, as nginx does. Otherwise it goes on.",
+        ),
+    ]],
 );
 
 pub(in crate::shape) static LOG: Object = object(

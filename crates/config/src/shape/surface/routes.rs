@@ -105,9 +105,9 @@ static MATCH_AND_ACTION: [Field; 21] = [
     ),
     optional(
         "host",
-        Shape::Either(&[Shape::Choice(&["keep", "upstream"]), Shape::Object(&HOST_SET)]),
+        Shape::Either(&[Shape::Choice(&["keep", "name", "upstream"]), Shape::Object(&HOST_SET)]),
         "keep",
-        "Host to send upstream. `keep`: that of the client. `upstream`: that of the server.",
+        "Host to send upstream. `keep`: that of the client. `name`: the same without its port. `upstream`: that of the server.",
     ),
     optional("mirror", Shape::Object(&MIRROR), "(none)", "Send copies of requests to another upstream."),
     optional("request_headers", Shape::Object(&HEADER_EDITS), "(none)", "Changes to the header fields of the request."),
@@ -294,7 +294,7 @@ pub(in crate::shape) static HOST_SET: Object = object(
     &[&[required(
         "set",
         Shape::Text("a host such as `app.internal` or `app.internal:8080`"),
-        "Host to send upstream.",
+        "Host to send upstream. `{host}:8443`: that of the client with this port.",
     )]],
 );
 

@@ -151,17 +151,16 @@ pub(super) fn difference(
         if let Some(more) = more.filter(|_| theirs.status >= 400 || theirs.status == 0) {
             return Some((Class::Opens, format!("{name} {}, the import asks {more}", theirs.shown()), String::new()));
         }
-        if theirs.status >= 400 && ours.status >= 400 {
-            return None;
+        match (theirs.status, ours.status) {
+            (400.., 400..) => return None,
+            // A page to sign in at, there, and what the service responds, here.
+            (300..400, 400..) => return alike(Class::Response),
+            _ => {}
         }
     }
     match (theirs.is_rejected(), ours.is_rejected()) {
         (true, true) if theirs.status == ours.status => None,
         (true, true) => alike(Class::Status),
-        (true, false) if theirs.status == 400 && request.method.contains(|c: char| c.is_ascii_lowercase()) => {
-            let what = format!("methods in lower case, which {name} rejects with 400, are treated as any other");
-            Some((Class::Always, what, String::new()))
-        }
         (true, false) if ours.seen.is_none() && (300..400).contains(&ours.status) => alike(Class::Response),
         (true, false) => alike(Class::Opens),
         (false, true) => {
@@ -254,14 +253,21 @@ fn other_fields(request: &Request, set: &[String], there: &Seen, here: &Seen) ->
         let is_removed = sent(name)
             .is_some_and(|(_, sent)| is_of_proxies && !ours.iter().any(|value| value.contains(sent.as_str())));
         // What may be written in two ways is the same.
+        let is_host = |value: &[String]| value.concat().trim_end_matches('.').eq_ignore_ascii_case(&ours.concat());
+        // A host has no case.
+        let says_host = is_host(&theirs)
+            && theirs.concat().to_ascii_lowercase().contains(request.host.to_ascii_lowercase().trim_end_matches('.'));
         is_removed
+            || (says_host && !request.host.is_empty())
             || name.as_str() == "host" && theirs.concat().trim_end_matches('.').eq_ignore_ascii_case(&ours.concat())
     });
     let (class, differ) = if found.is_empty() { (Class::Always, always) } else { (Class::Fields, found) };
     let first = differ.first()?;
     if class == Class::Always {
         let what = match first.as_str() {
-            "host" => "hosts are forwarded in lower case, without a dot at their end",
+            _ if request.host.bytes().any(|byte| byte.is_ascii_uppercase()) || request.host.ends_with('.') => {
+                "hosts are forwarded in lower case, without a dot at their end"
+            }
             _ => "fields of a client that say who it is, or are written with `_` for `-`, are removed",
         };
         return Some((class, what.to_owned(), String::new()));
@@ -271,15 +277,18 @@ fn other_fields(request: &Request, set: &[String], there: &Seen, here: &Seen) ->
     Some((class, format!("{} sees other {}", there.upstream, all.join(", ")), text))
 }
 
-/// The same request for the canonical form of its path, if that is another one: what the import decides by.
+/// The same request for the canonical form of its path and host, if that is another one: what the import decides by.
 pub(super) fn in_canonical_form(request: &Request) -> Option<Request> {
-    let target = canonical(&request.target).filter(|target| *target != request.target)?;
-    Some(Request { target, ..request.clone() })
+    let target = canonical(&request.target).unwrap_or_else(|| request.target.clone());
+    let host = request.host.to_ascii_lowercase();
+    let host = host.strip_suffix('.').unwrap_or(&host).to_owned();
+    let is_other = target != request.target || host != request.host;
+    is_other.then(|| Request { target, host, ..request.clone() })
 }
 
 /// Of a request that is treated as one for the canonical form of its path.
 pub(super) fn of_canonical_form() -> Difference {
-    (Class::Always, "paths are taken and forwarded in their canonical form".to_owned(), String::new())
+    (Class::Always, "paths and hosts are taken and forwarded in their canonical form".to_owned(), String::new())
 }
 
 /// A target in its canonical form, if it has one.
@@ -290,13 +299,13 @@ fn canonical(target: &str) -> Option<String> {
     Some(format!("{}{query}", String::from_utf8(out).ok()?))
 }
 
-/// Whether two URLs, or paths, are the same but for the case of their host and the form of their path.
+/// Whether two URLs, or paths, are the same but for the case of their host, a dot at its end and the form of their path.
 fn is_same_place(theirs: &str, ours: &str) -> bool {
     let parts = |url: &str| {
         let start = url.find("://").map_or(0, |at| at + "://".len());
         let end = url.get(start..).and_then(|rest| rest.find('/')).map_or(url.len(), |at| start + at);
         let (before, path) = url.split_at_checked(end).unwrap_or((url, ""));
-        (before.to_ascii_lowercase(), path.to_owned())
+        (before.trim_end_matches('.').to_ascii_lowercase(), path.to_owned())
     };
     let ((of_theirs, there), (of_ours, here)) = (parts(theirs), parts(ours));
     of_theirs == of_ours && (there == here || canonical(&there) == Some(here))
@@ -407,6 +416,9 @@ mod tests {
         };
         assert_eq!(found(&["auth"]), None);
         assert_eq!(found(&["auth", "app"]), Some(Class::Opens));
+        let page = Outcome { status: 302, ..denied(&["auth"]) };
+        let ours = denied(&["auth"]);
+        assert_eq!(difference("nginx", &request, &[], &page, &ours).map(|(class, ..)| class), Some(Class::Response));
     }
 
     #[test]
@@ -433,6 +445,7 @@ mod tests {
         assert_ne!(at("http://b.test/x", 81), at("/x", 82));
         for (theirs, ours, expected) in [
             ("https://A.test/%70", "https://a.test/p", true),
+            ("https://a.test./p", "https://a.test/p", true),
             ("/%70?x", "/p?x", true),
             ("https://a.test/p", "https://b.test/p", false),
             ("https://a.test/p", "https://a.test/x", false),

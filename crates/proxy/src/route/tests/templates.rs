@@ -27,6 +27,7 @@ fn forward(rewrite: Option<&str>) -> Forward {
     Forward {
         to: ForwardTo::Group("g".to_string()),
         rewrite: rewrite.map(template),
+        drops_empty_query: false,
         host: HostRewrite::Keep,
         mirror: None,
     }
@@ -165,7 +166,13 @@ fn templates_that_cannot_work_are_reported_at_load() {
             allow: Vec::new(),
             settings: Arc::new(UpstreamConfig::new("dynamic")),
         };
-        Action::Forward(Forward { to, rewrite: None, host: HostRewrite::Upstream, mirror: None })
+        Action::Forward(Forward {
+            to,
+            rewrite: None,
+            drops_empty_query: false,
+            host: HostRewrite::Upstream,
+            mirror: None,
+        })
     };
     for (action, expected) in [
         (rewrite("x"), "must begin with `/`"),
