@@ -32,38 +32,36 @@ fn client_certificate_gate(upstream: &Upstream) -> Gate {
     Gate::start_in(dir, &yaml(upstream, &tls_listener("tls", "127.0.0.3", &names), &keystore("default.example")))
 }
 
+/// A gate that asks for certificates and has a list of revoked ones, the certificate with number 7 of a client that is not in it, and who issued that.
+fn gate_with_list(upstream: &Upstream) -> (Gate, String, ClientCa) {
+    let (dir, ca) = (certificates(&[("default.example", false)]), ClientCa::new("Client CA"));
+    let write = |name: &str, text: &[u8]| std::fs::write(dir.path().join(name), text).unwrap();
+    write("clients.pem", ca.pem().as_bytes());
+    write("clients.crl", &ca.revoke(66));
+    write("client.pem", ca.issue("client", 7).as_bytes());
+    let rule = ", client_certificate: { ca: clients.pem, mode: required, crl: clients.crl }";
+    let listener = tls_listener("tls", "127.0.0.3", rule);
+    let gate = Gate::start_in(dir, &yaml(upstream, &listener, &keystore("default.example")));
+    let file = path(&gate.dir, "client.pem");
+    (gate, file, ca)
+}
+
 /// Nobody asks for it: whoever has lost a key replaces the list, and is not to wait for the next reload.
 #[test]
 fn a_list_that_changes_holds_without_a_reload_that_is_asked_for() {
-    let (upstream, ca) = (Upstream::ok(), ClientCa::new("Client CA"));
-    let dir = certificates(&[("default.example", false)]);
-    let write = |dir: &std::path::Path, name: &str, text: &[u8]| std::fs::write(dir.join(name), text).unwrap();
-    write(dir.path(), "clients.pem", ca.pem().as_bytes());
-    write(dir.path(), "clients.crl", &ca.revoke(66));
-    write(dir.path(), "client.pem", ca.issue("client", 7).as_bytes());
-    let rule = ", client_certificate: { ca: clients.pem, mode: required, crl: clients.crl }";
-    let listener = tls_listener("tls", "127.0.0.3", rule);
-    let gate = Gate::start_in(dir, &yaml(&upstream, &listener, &keystore("default.example")));
-    let file = path(&gate.dir, "client.pem");
+    let upstream = Upstream::ok();
+    let (gate, file, ca) = gate_with_list(&upstream);
     let get = || openssl_get(gate.address("tls"), "default.example", &format!("-cert {file} -key {file}"));
     assert_eq!(get().status(), Some(200));
-    write(gate.dir.path(), "clients.crl", &ca.revoke(7));
+    std::fs::write(gate.dir.path().join("clients.crl"), ca.revoke(7)).unwrap();
     wait_until("the client to be rejected", || get().alert() == Some(44));
 }
 
 /// As whoever has stolen a key and its sessions comes back.
 #[test]
 fn a_session_of_a_client_that_was_revoked_is_resumed_over_no_protocol() {
-    let (upstream, ca) = (Upstream::ok(), ClientCa::new("Client CA"));
-    let dir = certificates(&[("default.example", false)]);
-    let write = |dir: &std::path::Path, name: &str, text: &[u8]| std::fs::write(dir.join(name), text).unwrap();
-    write(dir.path(), "clients.pem", ca.pem().as_bytes());
-    write(dir.path(), "clients.crl", &ca.revoke(66));
-    write(dir.path(), "client.pem", ca.issue("client", 7).as_bytes());
-    let rule = ", client_certificate: { ca: clients.pem, mode: required, crl: clients.crl }";
-    let listener = tls_listener("tls", "127.0.0.3", rule);
-    let gate = Gate::start_in(dir, &yaml(&upstream, &listener, &keystore("default.example")));
-    let file = path(&gate.dir, "client.pem");
+    let upstream = Upstream::ok();
+    let (gate, file, ca) = gate_with_list(&upstream);
     let shake = |protocol: &str, version: &str, session: &str| {
         let arguments =
             format!("-servername default.example -cert {file} -key {file} -alpn {protocol} {version} {session}");
@@ -78,7 +76,7 @@ fn a_session_of_a_client_that_was_revoked_is_resumed_over_no_protocol() {
         let again = shake(protocol, version, &format!("-sess_in {session}"));
         assert_eq!((again.resumed(), again.alert()), (Some(true), None), "{protocol} {version}: {}", again.0);
     }
-    write(gate.dir.path(), "clients.crl", &ca.revoke(7));
+    std::fs::write(gate.dir.path().join("clients.crl"), ca.revoke(7)).unwrap();
     wait_until("the client to be rejected", || shake("http/1.1", "-tls1_3", "").alert() == Some(44));
     for (protocol, version) in ways.as_flattened() {
         let session = kept(protocol, version);

@@ -115,3 +115,32 @@ fn oauth2_proxy_gets_who_must_sign_in_and_programs_get_401() {
     assert!(get(&gate, "GET", "/api/a", &format!("{FORGED}Cookie: session=1\r\n")).starts_with("HTTP/1.1 200"));
     assert_eq!(app.seen().last().unwrap().fields("x-user"), ["ada"]);
 }
+
+/// What the service says is for Portunus alone, also where this request cannot be sent to sign in.
+#[test]
+fn a_service_that_is_not_relayed_stays_hidden_where_there_is_no_page_to_sign_in() {
+    let service = Upstream::start(|_| {
+        Reply::Keep(b"HTTP/1.1 401 Unauthorized\r\nSet-Cookie: inner=1\r\nX-Inner: 1\r\nWWW-Authenticate: x\r\nContent-Length: 6\r\n\r\nsecret".to_vec())
+    });
+    let app = Upstream::ok();
+    let gate = Gate::start(&format!(
+        "workers: 1
+listeners: [{{ name: http, bind: \"127.0.0.1:0\" }}]
+policies: {{ sso: {{ forward_auth: {{ upstream: sso, path: /, sign_in: \"/in/{{header.X-To}}\", relay: false }} }} }}
+routes: [{{ path: \"/{{*rest}}\", policies: sso, upstream: app }}]
+upstreams: {{ app: {{ servers: [\"{}\"] }}, sso: {{ servers: [\"{}\"] }} }}
+",
+        app.address, service.address
+    ));
+    let ask = |to: &str| {
+        let request = format!("GET /a HTTP/1.1\r\nHost: a\r\nX-To: {to}\r\nConnection: close\r\n\r\n");
+        ask_on(gate.address("http"), &request)
+    };
+    let (head, _) = ask("there");
+    assert_eq!((&head[..12], field(&head, "location")), ("HTTP/1.1 302", vec!["/in/there"]), "{head}");
+    let (head, body) = ask("..");
+    assert!(head.starts_with("HTTP/1.1 401") && body.is_empty(), "{head}{body:?}");
+    assert_eq!(field(&head, "www-authenticate"), ["x"]);
+    assert!(field(&head, "set-cookie").is_empty() && field(&head, "x-inner").is_empty(), "{head}");
+    assert!(app.seen().is_empty());
+}

@@ -1,19 +1,6 @@
 //! What upstreams see, and where redirects lead, is what the original sends: host and port, fields about the client, methods, an empty query.
 
-use super::beside::{Beside, Program, get};
-
-fn nginx(text: &str) -> Beside {
-    Beside::start(&Program::Nginx, text, &["web"])
-}
-
-fn haproxy(text: &str) -> Beside {
-    let defaults = "defaults\n mode http\n timeout connect 5s\n timeout client 30s\n timeout server 30s\n";
-    Beside::start(&Program::Haproxy, &format!("{defaults}{text}\n"), &["web"])
-}
-
-fn nothing_is_left_out(site: &Beside) {
-    assert_eq!(site.left_out(), Vec::<String>::new(), "{}", site.yaml());
-}
+use super::beside::{Beside, get};
 
 /// Requests that are sent to both, each of which is to have one outcome.
 fn compare(site: &Beside, requests: &[&str]) {
@@ -31,21 +18,21 @@ const HOSTS: [&str; 4] = [
 fn the_host_of_nginx_has_a_port_where_it_is_said() {
     for value in ["$host", "$http_host", "app.internal", "app.internal:81", "$proxy_host"] {
         let fields = "proxy_set_header X-Forwarded-Host $host; proxy_set_header X-Seen $http_host; proxy_set_header X-Url $scheme://$http_host$uri;";
-        let site = nginx(&format!(
+        let site = Beside::nginx(&format!(
             "server {{ listen @web@; location / {{ proxy_pass http://@A@; proxy_set_header Host {value}; {fields} }}
              location /r/ {{ return 302 http://$http_host/x; }} location /s/ {{ return 302 http://$host/x$is_args$args; }} }}"
         ));
-        nothing_is_left_out(&site);
+        site.nothing_is_left_out();
         compare(&site, if value == "$proxy_host" { &[] } else { &HOSTS });
         for path in ["/r/", "/s/", "/s/?", "/s/?y"] {
             compare(&site, &[&format!("GET {path} HTTP/1.1\nHost: a.test:8080"), &get("a.test", path)]);
         }
     }
     // The port of the listener, which is another one for each of the two.
-    let site = nginx(
+    let site = Beside::nginx(
         "server { listen @web@; location / { proxy_pass http://@A@; proxy_set_header Host $host:$server_port; } }",
     );
-    nothing_is_left_out(&site);
+    site.nothing_is_left_out();
     let [_, port] = site.addresses("web").map(|address| address.port());
     for request in &HOSTS[..2] {
         let [theirs, ours] = site.ask("web", request);
@@ -63,19 +50,19 @@ fn the_host_of_haproxy_has_a_port_where_it_is_said() {
         "%[req.hdr(host),lower,field(1,:)]:99",
         "x.test:1",
     ] {
-        let site = haproxy(&format!(
+        let site = Beside::haproxy(&format!(
             "frontend f\n bind @web@\n http-request set-header X-Before %[hdr(host)]\n http-request set-header Host {value}\n \
              default_backend b\nbackend b\n server s @A@"
         ));
-        nothing_is_left_out(&site);
+        site.nothing_is_left_out();
         compare(&site, &HOSTS[..2]);
     }
     // What stands for the host behind the change is the changed one.
-    let site = haproxy(
+    let site = Beside::haproxy(
         "frontend f\n bind @web@\n http-request set-header Host x.test:1\n http-request set-header X-Host %[hdr(host)]\n \
          http-request set-header X-One 1\n http-request set-header X-Two %[req.hdr(x-one)]\n default_backend b\nbackend b\n server s @A@",
     );
-    nothing_is_left_out(&site);
+    site.nothing_is_left_out();
     compare(&site, &["GET / HTTP/1.1\nHost: a.test\nX-One: 2"]);
 }
 
@@ -90,8 +77,9 @@ fn a_redirect_keeps_the_port_that_it_was_asked_by() {
         "http-request redirect prefix https://%[req.hdr(host)]/x",
         "http-request redirect prefix /x drop-query",
     ] {
-        let site = haproxy(&format!("frontend f\n bind @web@\n {rule}\n default_backend b\nbackend b\n server s @A@"));
-        nothing_is_left_out(&site);
+        let site =
+            Beside::haproxy(&format!("frontend f\n bind @web@\n {rule}\n default_backend b\nbackend b\n server s @A@"));
+        site.nothing_is_left_out();
         compare(&site, &HOSTS[..2]);
         compare(&site, &["GET /a/y?z=1 HTTP/1.1\nHost: a.test:8080", &get("a.test", "/a?")]);
     }
@@ -101,7 +89,7 @@ fn a_redirect_keeps_the_port_that_it_was_asked_by() {
 #[test]
 fn places_that_send_nothing_of_the_client_send_nothing() {
     let usual = "proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; proxy_set_header X-Forwarded-Proto $scheme; proxy_set_header X-Real-IP $remote_addr;";
-    let site = nginx(&format!(
+    let site = Beside::nginx(&format!(
         "server {{ listen @web@; {usual}
             location / {{ proxy_pass http://@A@; }}
             location /none/ {{ proxy_pass http://@A@; proxy_set_header Host $host; }}
@@ -112,7 +100,7 @@ fn places_that_send_nothing_of_the_client_send_nothing() {
         }}
         server {{ listen @web@; server_name b.test; location / {{ proxy_pass http://@B@; }} }}"
     ));
-    nothing_is_left_out(&site);
+    site.nothing_is_left_out();
     let paths = ["/", "/none/", "/some/", "/fixed/", "/empty/", "/id/"];
     site.compare_paths("a.test", &paths);
     site.compare_paths("b.test", &["/"]);
@@ -131,10 +119,10 @@ fn fields_of_haproxy_that_are_fixed_stay_so() {
             ["http", "80"],
         ),
     ] {
-        let site = haproxy(&format!(
+        let site = Beside::haproxy(&format!(
             "frontend f\n bind @web@\n option forwardfor\n {rules}\n default_backend b\nbackend b\n server s @A@"
         ));
-        nothing_is_left_out(&site);
+        site.nothing_is_left_out();
         compare(&site, &[&get("a.test", "/")]);
         let written = |field: &str, value: &str| site.yaml().contains(&format!("{field}: {value}"));
         assert!(written("x-forwarded-port", &format!("\"{}\"", fields[1])), "{}", site.yaml());
@@ -150,15 +138,15 @@ fn methods_are_those_that_the_original_takes() {
         .flat_map(|method| ["/", "/no/"].map(|path| format!("{method} {path} HTTP/1.1\nHost: a.test")))
         .collect();
     let requests: Vec<&str> = requests.iter().map(String::as_str).collect();
-    compare(&nginx(text), &requests);
+    compare(&Beside::nginx(text), &requests);
     // One that is written in small letters is rejected, whoever would take it.
     let requests: Vec<&str> = requests.into_iter().filter(|request| !request.starts_with("Purge")).collect();
-    compare(&haproxy("frontend f\n bind @web@\n default_backend b\nbackend b\n server s @A@"), &requests);
+    compare(&Beside::haproxy("frontend f\n bind @web@\n default_backend b\nbackend b\n server s @A@"), &requests);
 }
 
 #[test]
 fn an_empty_query_goes_on_as_it_does() {
-    let site = nginx(
+    let site = Beside::nginx(
         "server { listen @web@;
             location / { proxy_pass http://@A@; }
             location /a/ { proxy_pass http://@A@/b/; }
@@ -170,7 +158,7 @@ fn an_empty_query_goes_on_as_it_does() {
             location /p/ { rewrite ^/p/(.*)$ /q/$1 permanent; }
         }",
     );
-    nothing_is_left_out(&site);
+    site.nothing_is_left_out();
     let paths = ["/", "/a/", "/a/x", "/a", "/e", "/c/y", "/u/z", "/m/", "/o/", "/p/r"];
     let all: Vec<String> =
         paths.iter().flat_map(|path| ["", "?", "?x", "?x="].map(|query| format!("{path}{query}"))).collect();

@@ -14,6 +14,10 @@ use tempfile::TempDir;
 use crate::harness::secure::Secure;
 use crate::harness::{Gate, PORTUNUS, Reply, Seen, Upstream, certificates, connect, read_to_end, vacant, wait_until};
 
+/// HTTP, and times that no test meets.
+pub const HAPROXY_DEFAULTS: &str =
+    "defaults\n mode http\n timeout connect 5s\n timeout client 30s\n timeout server 30s\n";
+
 /// A program under test beside ours; ended with the test.
 pub struct Peer(Child);
 
@@ -108,6 +112,21 @@ fn filled(text: &str, names: &[(String, String)]) -> String {
 }
 
 impl Beside {
+    /// Starts nginx on these servers, with one listener, `@web@`.
+    pub fn nginx(text: &str) -> Beside {
+        Beside::start(&Program::Nginx, text, &["web"])
+    }
+
+    /// The same of HAProxy, behind the `defaults` that most have.
+    pub fn haproxy(text: &str) -> Beside {
+        Beside::start(&Program::Haproxy, &format!("{HAPROXY_DEFAULTS}{text}\n"), &["web"])
+    }
+
+    /// Asserts that the import says of nothing that it is left out.
+    pub fn nothing_is_left_out(&self) {
+        assert_eq!(self.left_out(), Vec::<String>::new(), "{}", self.yaml());
+    }
+
     /// Starts the other program on this text, and ours on what is made of it. `listeners` are the names of addresses in it; those with an `s` at their end
     /// are under TLS.
     pub fn start(program: &Program, text: &str, listeners: &[&str]) -> Beside {

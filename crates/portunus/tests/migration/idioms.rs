@@ -1,13 +1,7 @@
 //! What operators write often, beside the originals: names of fields that are restricted, https by a field of a proxy, values that are not so; and what the
 //! findings say of things that are for other programs.
 
-use super::beside::{Beside, Program, import};
-
-fn nginx(text: &str) -> Beside {
-    Beside::start(&Program::Nginx, text, &["web"])
-}
-
-const DEFAULTS: &str = "defaults\n mode http\n timeout connect 5s\n timeout client 30s\n timeout server 30s\n";
+use super::beside::{Beside, HAPROXY_DEFAULTS, Program, import};
 
 /// What `import` prints for a text, and what it says beside.
 fn imported(program: &str, text: &str) -> (String, Vec<String>) {
@@ -25,7 +19,9 @@ fn imported(program: &str, text: &str) -> (String, Vec<String>) {
 fn names_of_fields_are_restricted_as_by_the_original() {
     let server = |more: &str| format!("server {{ listen @web@; {more} location / {{ proxy_pass http://@A@; }} }}");
     let haproxy = |more: &str| {
-        format!("{DEFAULTS}frontend www\n bind @web@\n {more}\n default_backend app\nbackend app\n server one @A@\n")
+        format!(
+            "{HAPROXY_DEFAULTS}frontend www\n bind @web@\n {more}\n default_backend app\nbackend app\n server one @A@\n"
+        )
     };
     let request = "GET / HTTP/1.1\nHost: a.test\nx-my_key: 1\nx-my.key: 2";
     for (program, text, status, left) in [
@@ -60,7 +56,7 @@ fn the_strictest_restriction_of_names_holds_for_all() {
     };
     let option = "option http-restrict-req-hdr-names";
     let text = format!(
-        "{DEFAULTS}{}{}backend app\n server one 127.0.0.1:1\n",
+        "{HAPROXY_DEFAULTS}{}{}backend app\n server one 127.0.0.1:1\n",
         section("a", &format!("{option} delete")),
         section("bc", "")
     );
@@ -91,7 +87,7 @@ fn redirects_to_https_by_the_field_of_a_proxy_are_carried() {
         let all = ["", "\nX-Forwarded-Proto: http", "\nX-Forwarded-Proto: https"].map(request);
         site.compare(&all.iter().map(|request| ("web", request.as_str())).collect::<Vec<_>>());
         // Until then, who comes through no such proxy is redirected, or not, as who sends no such field.
-        let site = nginx(&text);
+        let site = Beside::nginx(&text);
         let without = site.ask("web", &request(""));
         for request in &all {
             assert_eq!(site.ask("web", request)[1].status, without[1].status, "{condition}");
@@ -106,7 +102,7 @@ fn redirects_to_https_by_the_field_of_a_proxy_are_carried() {
 
 #[test]
 fn a_value_that_is_not_a_text_is_a_condition() {
-    let site = nginx(
+    let site = Beside::nginx(
         "server { listen @web@; if ($http_x_key != \"k-1\") { return 403; } location / { proxy_pass http://@A@; } }",
     );
     assert_eq!(site.left_out(), Vec::<String>::new(), "{}", site.yaml());
@@ -121,7 +117,7 @@ fn a_value_that_is_not_a_text_is_a_condition() {
 #[test]
 fn a_target_of_path_and_query_is_forwarded() {
     for end in ["$uri$is_args$args", "$uri$is_args$query_string"] {
-        let site = nginx(&format!(
+        let site = Beside::nginx(&format!(
             "server {{ listen @web@; location / {{ proxy_pass http://@A@{end}; }} location /b/ {{ rewrite ^/b/(.*) /$1 break; proxy_pass http://@B@{end}; }} }}"
         ));
         assert_eq!(site.left_out(), Vec::<String>::new(), "{}", site.yaml());
@@ -198,7 +194,7 @@ fn findings_name_what_is_built_in() {
     let acme = "server { listen 80; location /.well-known/acme-challenge/ { root /var/www/certbot; } location / { return 301 https://$host$request_uri; } }";
     let (_, said) = imported("nginx", acme);
     assert!(said.len() == 1 && said[0].contains("acme: { folder:"), "{said:?}");
-    let stats = format!("{DEFAULTS}listen stats\n bind :8404\n stats enable\n stats uri /\n");
+    let stats = format!("{HAPROXY_DEFAULTS}listen stats\n bind :8404\n stats enable\n stats uri /\n");
     let (_, said) = imported("haproxy", &stats);
     assert!(said.len() == 1 && said[0].contains("admin: { bind:"), "{said:?}");
     let text = "server { listen 80; location = /auth { internal; proxy_pass http://127.0.0.1:1; }

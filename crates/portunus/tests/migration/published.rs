@@ -1,24 +1,11 @@
 //! Idioms of configurations that applications publish, beside the originals: subpaths, fields behind proxies, who has signed in, redirects.
 
-use super::beside::{Beside, Program, get};
-
-fn nginx(text: &str) -> Beside {
-    Beside::start(&Program::Nginx, text, &["web"])
-}
-
-fn haproxy(text: &str) -> Beside {
-    let defaults = "defaults\n mode http\n timeout connect 5s\n timeout client 30s\n timeout server 30s\n";
-    Beside::start(&Program::Haproxy, &format!("{defaults}{text}\n"), &["web"])
-}
-
-fn nothing_is_left_out(site: &Beside) {
-    assert_eq!(site.left_out(), Vec::<String>::new(), "{}", site.yaml());
-}
+use super::beside::{Beside, get};
 
 /// An expression that covers the whole of another, longer location.
 #[test]
 fn a_subpath_is_stripped_in_a_location_within_it() {
-    let site = nginx(
+    let site = Beside::nginx(
         "server {
             listen @web@;
             location /grafana/ { rewrite ^/grafana/(.*) /$1 break; proxy_pass http://@A@; }
@@ -27,7 +14,7 @@ fn a_subpath_is_stripped_in_a_location_within_it() {
             location / { proxy_pass http://@C@; }
         }",
     );
-    nothing_is_left_out(&site);
+    site.nothing_is_left_out();
     let paths = [
         "/grafana/",
         "/grafana/d/x?y=1",
@@ -46,7 +33,7 @@ fn a_subpath_is_stripped_in_a_location_within_it() {
 /// As Gitea's documentation has it: escapes stay as they are.
 #[test]
 fn a_subpath_is_taken_from_the_target_as_it_was_sent() {
-    let site = nginx(
+    let site = Beside::nginx(
         "server {
             listen @web@;
             location /gitea/ { rewrite ^ $request_uri; rewrite ^/gitea(/.*) $1 break; proxy_pass http://@A@$uri; }
@@ -55,10 +42,10 @@ fn a_subpath_is_taken_from_the_target_as_it_was_sent() {
             location / { proxy_pass http://@B@; }
         }",
     );
-    nothing_is_left_out(&site);
+    site.nothing_is_left_out();
     site.compare_paths("a.test", &["/sub/", "/sub/x/y?z", "/sub", "/more", "/more/x", "/morex"]);
     site.compare_paths("a.test", &["/gitea/", "/gitea/a%2Fb", "/gitea/x?y=%2F", "/gitea/a%20b", "/gitea", "/x"]);
-    let closed = nginx(
+    let closed = Beside::nginx(
         "server {
             listen @web@;
             location /a/ { rewrite ^/a/(.*) /$1 break; proxy_pass http://@A@$uri; }
@@ -74,16 +61,16 @@ fn a_subpath_is_taken_from_the_target_as_it_was_sent() {
 
 #[test]
 fn a_target_is_handed_on_untouched() {
-    let site = nginx(
+    let site = Beside::nginx(
         "server {
             listen @web@;
             location / { proxy_pass http://@A@$request_uri; }
             location /b/ { proxy_pass http://@B@$request_uri; }
         }",
     );
-    nothing_is_left_out(&site);
+    site.nothing_is_left_out();
     site.compare_paths("a.test", &["/", "/a?b=c", "/a%2Fb?x=%2F", "/b/x%20y?z", "/b/a//b"]);
-    let closed = nginx(
+    let closed = Beside::nginx(
         "server {
             listen @web@;
             location / { proxy_pass http://@A@; }
@@ -99,7 +86,7 @@ fn a_target_is_handed_on_untouched() {
 /// Only the four fields that the program writes itself stand for those of the file.
 #[test]
 fn further_fields_of_proxies_go_on() {
-    let site = nginx(
+    let site = Beside::nginx(
         "server {
             listen @web@;
             location / {
@@ -116,7 +103,7 @@ fn further_fields_of_proxies_go_on() {
             }
         }",
     );
-    nothing_is_left_out(&site);
+    site.nothing_is_left_out();
     let [_, ours] = site.ask("web", "GET / HTTP/1.1\nHost: a.test\nX-Forwarded-Ssl: off\nX-Forwarded-Prefix: /evil");
     let fields = ours.seen.unwrap().3;
     for (field, value) in [
@@ -133,7 +120,7 @@ fn further_fields_of_proxies_go_on() {
 /// Maps that take what a proxy in front says, and know it by themselves where nobody does: Harbor, Discourse, OnlyOffice, Home Assistant.
 #[test]
 fn maps_that_stand_for_what_is_known_anyway() {
-    let site = nginx(
+    let site = Beside::nginx(
         "map $http_x_forwarded_proto $proto { default $http_x_forwarded_proto; '' $scheme; }
         map $http_host $forward_host { default $http_host; '' $host; }
         server {
@@ -146,7 +133,7 @@ fn maps_that_stand_for_what_is_known_anyway() {
             }
         }",
     );
-    nothing_is_left_out(&site);
+    site.nothing_is_left_out();
     assert!(site.yaml().contains("is believed of `trusted_proxies` alone"), "{}", site.yaml());
     site.compare_paths("a.test", &["/", "/x"]);
     let [_, ours] = site.ask("web", "GET / HTTP/1.1\nHost: a.test\nX-Forwarded-Proto: https");
@@ -156,7 +143,7 @@ fn maps_that_stand_for_what_is_known_anyway() {
     }
     // A variable that is defined by anything else, too, is not known.
     for other in ["set $proto https;", "set $http_x_forwarded_proto https;"] {
-        let site = nginx(&format!(
+        let site = Beside::nginx(&format!(
             "map $http_x_forwarded_proto $proto {{ default $http_x_forwarded_proto; '' $scheme; }}
             server {{ listen @web@; {other} location / {{ proxy_pass http://@A@; proxy_set_header X-Scheme $proto; }} }}"
         ));
@@ -167,7 +154,7 @@ fn maps_that_stand_for_what_is_known_anyway() {
 /// The service says who it is, and the application learns it, whatever the client says.
 #[test]
 fn who_has_signed_in_goes_on_under_the_name_that_the_application_reads() {
-    let site = nginx(
+    let site = Beside::nginx(
         "server {
             listen @web@;
             location = /auth {
@@ -186,7 +173,7 @@ fn who_has_signed_in_goes_on_under_the_name_that_the_application_reads() {
             }
         }",
     );
-    nothing_is_left_out(&site);
+    site.nothing_is_left_out();
     let [theirs, ours] =
         site.ask("web", "GET / HTTP/1.1\nHost: a.test\nX-From-Upstream: evil\nX-User: evil\nX-Powered-By: evil");
     let (theirs, ours) = (theirs.seen.unwrap().3, ours.seen.unwrap().3);
@@ -210,7 +197,7 @@ fn who_has_not_signed_in_is_sent_to_the_page() {
         ),
         ("http://in.test/x", "error_page 401 http://in.test/x; proxy_pass http://@A@;".to_owned()),
     ] {
-        let site = nginx(&format!(
+        let site = Beside::nginx(&format!(
             "server {{ listen @web@; absolute_redirect off;
             location = /auth {{ internal; proxy_pass http://@B@/status=401; }}
             location / {{ auth_request /auth; auth_request_set $cookie $upstream_http_set_cookie; {rest} }} }}"
@@ -230,7 +217,7 @@ fn who_has_not_signed_in_is_sent_to_the_page() {
 #[test]
 fn a_page_in_place_is_redirected_to() {
     let site = |page: &str| {
-        nginx(&format!(
+        Beside::nginx(&format!(
             "server {{ listen @web@;
             location = /auth {{ internal; proxy_pass http://@B@/status=401; }}
             location /oauth2/ {{ {page} proxy_pass http://@C@; }}
@@ -238,7 +225,7 @@ fn a_page_in_place_is_redirected_to() {
         ))
     };
     let open = site("");
-    nothing_is_left_out(&open);
+    open.nothing_is_left_out();
     let [theirs, ours] = open.ask("web", &get("a.test", "/x"));
     assert_eq!((theirs.status, ours.status), (403, 302), "{}", open.yaml());
     assert_eq!(ours.location.as_deref(), Some("/oauth2/sign_in?rd=%2Fx"));
@@ -252,10 +239,10 @@ fn fields_of_the_client_that_were_never_sent_are_not_sent() {
     let usual =
         "proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; proxy_set_header X-Forwarded-Proto $scheme;";
     let of_nginx = |more: &str| {
-        nginx(&format!("server {{ listen @web@; location / {{ {usual} {more} proxy_pass http://@A@; }} }}"))
+        Beside::nginx(&format!("server {{ listen @web@; location / {{ {usual} {more} proxy_pass http://@A@; }} }}"))
     };
     let of_haproxy = |more: &str| {
-        haproxy(&format!(
+        Beside::haproxy(&format!(
             "frontend www\n bind @web@\n option forwardfor\n http-request set-header X-Forwarded-Proto http\n {more}\n default_backend app\nbackend app\n server one @A@"
         ))
     };
@@ -280,7 +267,7 @@ fn fields_of_the_client_that_were_never_sent_are_not_sent() {
 
 #[test]
 fn words_of_a_redirect_stand_in_any_order() {
-    let site = haproxy(
+    let site = Beside::haproxy(
         "frontend www
             bind @web@
             acl in_place path_beg /jenkins
@@ -290,14 +277,14 @@ fn words_of_a_redirect_stand_in_any_order() {
         backend app
             server one @A@",
     );
-    nothing_is_left_out(&site);
+    site.nothing_is_left_out();
     site.compare_paths("a.test", &["/", "/a?b=c", "/jenkins", "/jenkins/x", "/jenkins/old?x=1", "/jenkins/old"]);
 }
 
 /// As documentation of Grafana, Gitea and Jenkins has it.
 #[test]
 fn a_subpath_is_stripped_for_a_backend() {
-    let site = haproxy(
+    let site = Beside::haproxy(
         "frontend www
             bind @web@
             use_backend a if { path_beg /a/ }
@@ -391,12 +378,12 @@ fn fields_with_an_underscore_are_treated_as_by_the_original() {
     let server = |more: &str| format!("server {{ listen @web@; {more} location / {{ proxy_pass http://@A@; }} }}");
     let haproxy_text = "frontend www\n bind @web@\n default_backend app\nbackend app\n server one @A@";
     for (site, passes) in [
-        (nginx(&server("")), false),
-        (nginx(&server("underscores_in_headers on;")), true),
-        (nginx(&server("ignore_invalid_headers off;")), true),
-        (haproxy(haproxy_text), true),
+        (Beside::nginx(&server("")), false),
+        (Beside::nginx(&server("underscores_in_headers on;")), true),
+        (Beside::nginx(&server("ignore_invalid_headers off;")), true),
+        (Beside::haproxy(haproxy_text), true),
     ] {
-        nothing_is_left_out(&site);
+        site.nothing_is_left_out();
         let [theirs, ours] = site.ask("web", request).map(|outcome| (outcome.status, outcome.seen.unwrap().3));
         assert_eq!((theirs.0, ours.0), (200, 200), "{}", site.yaml());
         for (_, fields) in [&theirs, &ours] {

@@ -151,21 +151,22 @@ fn denied(answered: Answered) -> Rejection {
     Rejection::with_status(Reason::AuthServiceDenied, head.status).telling(|details| details.relayed = Some(relayed))
 }
 
-/// Sends a client to sign in where the service says that it has not done so. The service's cookies go with it: it remembers by them who signs in.
+/// Of the service's rejection what the client gets: where it can sign in, or the response as far as that is relayed.
 pub(super) fn to_sign_in(rule: &ForwardAuth, rejection: Rejection, values: &Values<'_>) -> Rejection {
-    let (Some(page), Some(relayed), 401) = (&rule.sign_in, rejection.relayed(), rejection.status) else {
-        return alone(rule, rejection);
-    };
+    sign_in(rule, &rejection, values).unwrap_or_else(|| alone(rule, rejection))
+}
+
+/// Sends a client to sign in where the service says that it has not done so. The service's cookies go with it: it remembers by them who signs in.
+fn sign_in(rule: &ForwardAuth, rejection: &Rejection, values: &Values<'_>) -> Option<Rejection> {
+    let (page, relayed) = (rule.sign_in.as_ref()?, rejection.relayed().filter(|_| rejection.status == 401)?);
     let mut location = Vec::new();
-    if build_location(page, &[], RedirectQuery::Drop, values, &mut location).is_err() {
-        return rejection;
-    }
+    build_location(page, &[], RedirectQuery::Drop, values, &mut location).ok()?;
     let cookies = relayed.fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case(b"set-cookie")).cloned();
     let fields = std::iter::once((b"Location".to_vec(), location)).chain(cookies).collect();
     // What was sent is not for the page (RFC 9110 §15.4.4).
     let status = if matches!(values.head().method, Method::Get | Method::Head) { 302 } else { 303 };
     let relayed = Relayed { fields, content_type: String::new(), body: Vec::new() };
-    Rejection::with_status(Reason::AuthServiceDenied, status).telling(|details| details.relayed = Some(relayed))
+    Some(Rejection::with_status(Reason::AuthServiceDenied, status).telling(|details| details.relayed = Some(relayed)))
 }
 
 /// Of the service's response what the client gets where it is not relayed: its status, and how to say who one is.
