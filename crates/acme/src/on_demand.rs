@@ -61,12 +61,18 @@ pub struct Gatekeeper {
     /// When names were ordered within the last hour.
     ordered: VecDeque<SystemTime>,
     /// For which clients, as far as that is known: those of this process, the oldest first.
-    causes: VecDeque<(SystemTime, IpAddr)>,
+    causes: VecDeque<Cause>,
 }
 
-/// Why a name is refused, as other nodes say it.
-const ALL: [NoCertificate; 7] =
-    [REFUSED, UNREACHED, NOT_ALLOWED, TOO_MANY_NAMES, TOO_MANY_ORDERS, TOO_MANY_OF_CLIENT, FAILED];
+/// A client for which a name was ordered.
+struct Cause {
+    at: SystemTime,
+    client: IpAddr,
+    name: Box<str>,
+}
+
+/// Why a name is refused to everybody, as other nodes say it. What is refused to one client, the node refuses to which it came.
+const ALL: [NoCertificate; 6] = [REFUSED, UNREACHED, NOT_ALLOWED, TOO_MANY_NAMES, TOO_MANY_ORDERS, FAILED];
 
 /// Whether this is why a name is refused, not why somebody waits no longer.
 pub fn is_final(why: &str) -> bool {
@@ -99,22 +105,34 @@ impl Gatekeeper {
         // A time to come is one of a clock that was set back.
         let counts = |at: SystemTime| now.duration_since(at).is_ok_and(|since| since < HOUR);
         self.ordered.retain(|at| counts(*at));
-        self.causes.retain(|(at, _)| counts(*at));
+        self.causes.retain(|cause| counts(cause.at));
         let pause = options.refusal_time.min(UNREACHED_PAUSE);
         if self.ordered.len() >= options.max_orders_per_hour {
             return Some((TOO_MANY_ORDERS, pause));
         }
         let client = self.demands.client(name)?;
-        let own = self.causes.iter().filter(|(_, cause)| *cause == client).count();
+        let own = self.causes.iter().filter(|cause| cause.client == client).count();
         (own >= share(options.max_orders_per_hour)).then_some((TOO_MANY_OF_CLIENT, pause))
     }
 
     /// Another node, which orders, says why a name is not had.
-    pub fn reject(&self, name: &str, why: &str) {
+    pub fn reject(&mut self, name: &str, why: &str) {
         let (Some(why), options) = (ALL.into_iter().find(|known| known.0 == why), &self.config.options) else { return };
+        if why != FAILED {
+            // Nothing was ordered.
+            self.causes.retain(|cause| *cause.name != *name);
+        }
         let is_for_long = matches!(why, REFUSED | NOT_ALLOWED | FAILED);
         let time = if is_for_long { options.refusal_time } else { options.refusal_time.min(UNREACHED_PAUSE) };
         self.demands.refuse(name, why, time);
+    }
+
+    /// Refuses a name: to everybody, or to the client alone that has had its share.
+    pub fn refuse(&self, name: &str, why: NoCertificate, time: Duration) {
+        match why {
+            TOO_MANY_OF_CLIENT => self.demands.refuse_client(name, why, time),
+            _ => self.demands.refuse(name, why, time),
+        }
     }
 
     /// A name is ordered now.
@@ -123,12 +141,20 @@ impl Gatekeeper {
         self.note_cause(name, now);
     }
 
-    /// A name is ordered now, here or by another node: for the client that asked for it.
-    pub fn note_cause(&mut self, name: &str, now: SystemTime) {
+    /// Another node is asked to order a name now. Nothing is counted twice that is asked for again.
+    pub fn note_passed_on(&mut self, name: &str, now: SystemTime) {
+        let client = self.demands.client(name);
+        if !self.causes.iter().any(|cause| Some(cause.client) == client && *cause.name == *name) {
+            self.note_cause(name, now);
+        }
+    }
+
+    /// A name is ordered for the client that asked for it.
+    fn note_cause(&mut self, name: &str, at: SystemTime) {
         if self.causes.len() >= MAX_CAUSES {
             self.causes.pop_front();
         }
-        self.causes.extend(self.demands.client(name).map(|client| (now, client)));
+        self.causes.extend(self.demands.client(name).map(|client| Cause { at, client, name: name.into() }));
     }
 
     /// Somebody is to be asked about a name.
@@ -263,6 +289,33 @@ mod tests {
         assert_eq!(why("b.shop.test", Some("192.0.2.1"), now), None);
         assert_eq!(why("c.shop.test", Some("192.0.2.1"), now), Some(TOO_MANY_ORDERS));
         assert_eq!(why("d.shop.test", Some("2001:db8::5"), now + HOUR), None, "an hour later");
+    }
+
+    #[tokio::test]
+    async fn what_another_node_did_not_order_is_of_no_share() {
+        let options = OnDemandOptions { max_orders_per_hour: 4, ..OnDemandOptions::default() };
+        let (mut gate, now) = (gate(options), SystemTime::now());
+        let demands = Arc::clone(&gate.demands);
+        let client = "192.0.2.1".parse().ok();
+        let mut waiting = Vec::new();
+        let mut why = |gate: &mut Gatekeeper, name: &'static str| {
+            let demands = Arc::clone(&demands);
+            let mut one = Box::pin(async move { demands.wait(name, client, HOUR).await });
+            assert!(one.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending(), "{name}");
+            waiting.push(one);
+            let refusal = gate.refusal(name, 0, now).map(|(why, _)| why);
+            gate.note_passed_on(name, now);
+            refusal
+        };
+        for name in ["a.shop.test", "b.shop.test", "b.shop.test", "c.shop.test"] {
+            assert_eq!(why(&mut gate, name), None, "{name}");
+        }
+        for name in ["a.shop.test", "b.shop.test"] {
+            gate.reject(name, if name == "a.shop.test" { REFUSED.0 } else { FAILED.0 });
+        }
+        assert_eq!(why(&mut gate, "d.shop.test"), None, "what was refused was not ordered");
+        assert_eq!(why(&mut gate, "e.shop.test"), Some(TOO_MANY_OF_CLIENT), "what failed was");
+        assert!(!is_final(TOO_MANY_OF_CLIENT.0));
     }
 
     #[tokio::test]

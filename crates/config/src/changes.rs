@@ -119,7 +119,9 @@ impl Part {
             return names.take(1).for_each(|name| *key = name);
         };
         entries.iter_mut().zip(names).for_each(|((key, _), name)| *key = name);
-        let around = ["hosts", "listeners"].into_iter().filter_map(|key| Some(members.get(key)?.0.in_words(true)));
+        let around = ["hosts", "listeners"]
+            .into_iter()
+            .filter_map(|key| Some(format!("{key} {}", members.get(key)?.0.in_words(true))));
         *key = std::iter::once("in_order".to_owned()).chain(around).collect::<Vec<_>>().join(" ");
     }
 

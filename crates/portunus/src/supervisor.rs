@@ -472,7 +472,7 @@ async fn serve<R: Role>(
             }
         }
     }
-    upgrades.cancel();
+    upgrades.cancel().await;
     None
 }
 

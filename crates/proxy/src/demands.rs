@@ -3,7 +3,9 @@
 //! One table per keystore, which each generation passes on to the next. Locked only by handshakes whose name has no certificate, and by whoever orders;
 //! certificates that are there are looked up without a lock. Everything in it is bounded: what does not fit is refused.
 
+use std::borrow::Borrow;
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -62,15 +64,23 @@ struct Table {
     waiting: usize,
     /// How many of them are of one client, for those that are known.
     of_clients: HashMap<IpAddr, usize>,
+    /// Clients whose names are refused, until when and why.
+    refused_clients: HashMap<IpAddr, (Instant, NoCertificate)>,
 }
 
 #[derive(Debug, Default)]
 struct Waited {
-    waiters: Vec<oneshot::Sender<Result<(), NoCertificate>>>,
+    /// The oldest first.
+    waiters: Vec<Waiter>,
     /// Whoever orders has seen it.
     is_taken: bool,
-    /// The client that asked first (an IPv4 address or an IPv6 /64), if it is known.
+}
+
+#[derive(Debug)]
+struct Waiter {
+    /// An IPv4 address or an IPv6 /64, if it is known.
     client: Option<IpAddr>,
+    outcome: oneshot::Sender<Result<(), NoCertificate>>,
 }
 
 /// One handshake that waits; leaves the table when it is dropped.
@@ -126,7 +136,7 @@ impl Demands {
             if self.has(name) {
                 return Ok(());
             }
-            if let Some(why) = table.refusal(name, Instant::now()) {
+            if let Some(why) = table.refusal(name, client, Instant::now()) {
                 return Err(why);
             }
             if table.waiting >= MAX_WAITING {
@@ -140,12 +150,12 @@ impl Demands {
                 }
             }
             table.check_share(name, client)?;
-            let (sender, receiver) = oneshot::channel();
-            let waited = table.waited_for.entry(name.into()).or_insert_with(|| Waited { client, ..Waited::default() });
+            let (outcome, receiver) = oneshot::channel();
+            let waited = table.waited_for.entry(name.into()).or_default();
             if waited.waiters.len() == waited.waiters.capacity() {
-                waited.waiters.retain(|waiter| !waiter.is_closed());
+                waited.waiters.retain(Waiter::waits);
             }
-            waited.waiters.push(sender);
+            waited.waiters.push(Waiter { client, outcome });
             table.waiting += 1;
             client.into_iter().for_each(|client| *table.of_clients.entry(client).or_default() += 1);
             (receiver, Waiting { demands: self, client })
@@ -179,9 +189,9 @@ impl Demands {
         self.table().waited_for.get(name).is_some_and(Waited::is_waited_for)
     }
 
-    /// The client that asked for a name first, of those who wait for it: an IPv4 address or an IPv6 /64; none if nobody knows.
+    /// The client that asked for a name first, of those who still wait for it: an IPv4 address or an IPv6 /64; none if nobody knows.
     pub fn client(&self, name: &str) -> Option<IpAddr> {
-        self.table().waited_for.get(name)?.client
+        self.table().waited_for.get(name)?.client()
     }
 
     /// Forgets a name that nobody waits for any more; the next handshake demands it anew.
@@ -192,19 +202,28 @@ impl Demands {
     /// Refuses a name to those who wait, and to all who come within `time`.
     pub fn refuse(&self, name: &str, why: NoCertificate, time: Duration) {
         let mut table = self.table();
-        let now = Instant::now();
-        if table.refused.len() >= MAX_REFUSED {
-            table.refused.retain(|_, (until, _)| *until > now);
-        }
-        if table.refused.len() >= MAX_REFUSED
-            && let Some(any) = table.refused.keys().next().cloned()
-        {
-            table.refused.remove(&any);
-        }
-        if let Some(until) = now.checked_add(time).filter(|_| !time.is_zero()) {
-            table.refused.insert(name.into(), (until, why));
-        }
+        remember(&mut table.refused, name.into(), why, time);
         table.tell(name, Err(why));
+    }
+
+    /// Refuses a name to the client that asked for it first, and to that client all names that nobody else waits for, within `time`. Others who wait for
+    /// the name go on: it is new again to whoever orders.
+    pub fn refuse_client(&self, name: &str, why: NoCertificate, time: Duration) {
+        let mut table = self.table();
+        let Some(waited) = table.waited_for.get_mut(name) else { return };
+        let Some(client) = waited.client() else { return };
+        let of_client = |waiter: &mut Waiter| waiter.client == Some(client);
+        for waiter in waited.waiters.extract_if(.., of_client) {
+            // Who has gone needs no answer.
+            _ = waiter.outcome.send(Err(why));
+        }
+        waited.is_taken = false;
+        if !waited.is_waited_for() {
+            table.waited_for.remove(name);
+        }
+        remember(&mut table.refused_clients, client, why, time);
+        drop(table);
+        self.news.notify_one();
     }
 
     /// Serves certificates of names from now on, beside those that are there, and lets those go on who wait for them.
@@ -239,20 +258,54 @@ impl Demands {
     }
 }
 
+/// Remembers why something is refused within `time`; the table is bounded.
+fn remember<K: Clone + Eq + Hash>(
+    refused: &mut HashMap<K, (Instant, NoCertificate)>,
+    key: K,
+    why: NoCertificate,
+    time: Duration,
+) {
+    let now = Instant::now();
+    if refused.len() >= MAX_REFUSED {
+        refused.retain(|_, (until, _)| *until > now);
+    }
+    if refused.len() >= MAX_REFUSED
+        && let Some(any) = refused.keys().next().cloned()
+    {
+        refused.remove(&any);
+    }
+    if let Some(until) = now.checked_add(time).filter(|_| !time.is_zero()) {
+        refused.insert(key, (until, why));
+    }
+}
+
+/// Why something is refused still.
+fn recall<K: Eq + Hash + Borrow<Q>, Q: Eq + Hash + ?Sized>(
+    refused: &mut HashMap<K, (Instant, NoCertificate)>,
+    key: &Q,
+    now: Instant,
+) -> Option<NoCertificate> {
+    let (until, why) = *refused.get(key)?;
+    if until > now {
+        return Some(why);
+    }
+    refused.remove(key);
+    None
+}
+
 impl Table {
-    fn refusal(&mut self, name: &str, now: Instant) -> Option<NoCertificate> {
-        let (until, why) = *self.refused.get(name)?;
-        if until > now {
-            return Some(why);
-        }
-        self.refused.remove(name);
-        None
+    /// Why a name is refused to a client.
+    fn refusal(&mut self, name: &str, client: Option<IpAddr>, now: Instant) -> Option<NoCertificate> {
+        recall(&mut self.refused, name, now).or_else(|| {
+            let is_asked_by_others = self.waited_for.get(name).is_some_and(Waited::is_waited_for);
+            recall(&mut self.refused_clients, &client?, now).filter(|_| !is_asked_by_others)
+        })
     }
 
     /// Whether a client may have one more place, for a name that is waited for already or for another one.
     fn check_share(&self, name: &str, client: Option<IpAddr>) -> Result<(), NoCertificate> {
         let Some(own) = client else { return Ok(()) };
-        let names = || self.waited_for.values().filter(|waited| waited.client == client).count();
+        let names = || self.waited_for.values().filter(|waited| waited.client() == client).count();
         let has_share = self.of_clients.get(&own).is_some_and(|count| *count >= share(MAX_WAITING))
             || (!self.waited_for.contains_key(name) && names() >= share(MAX_NAMES));
         if has_share { Err(CLIENT_FULL) } else { Ok(()) }
@@ -261,13 +314,24 @@ impl Table {
     fn tell(&mut self, name: &str, outcome: Result<(), NoCertificate>) {
         let waiters = self.waited_for.remove(name).map(|waited| waited.waiters).unwrap_or_default();
         // Who has gone needs no answer.
-        waiters.into_iter().for_each(|waiter| _ = waiter.send(outcome));
+        waiters.into_iter().for_each(|waiter| _ = waiter.outcome.send(outcome));
     }
 }
 
 impl Waited {
     fn is_waited_for(&self) -> bool {
-        self.waiters.iter().any(|waiter| !waiter.is_closed())
+        self.waiters.iter().any(Waiter::waits)
+    }
+
+    /// Whose the order is: the client that has waited longest.
+    fn client(&self) -> Option<IpAddr> {
+        self.waiters.iter().find(|waiter| waiter.waits())?.client
+    }
+}
+
+impl Waiter {
+    fn waits(&self) -> bool {
+        !self.outcome.is_closed()
     }
 }
 
@@ -376,6 +440,31 @@ mod tests {
         // A certificate ends it.
         demands.serve(&[("a.test".into(), identity())]);
         assert_eq!(demands.wait("a.test", None, LONG).await, Ok(()));
+    }
+
+    #[tokio::test]
+    async fn what_is_refused_to_one_client_goes_on_for_others() {
+        let demands = demands();
+        let client = |text: &str| Some(text.parse::<IpAddr>().unwrap());
+        let (busy, other) = (client("192.0.2.1"), client("192.0.2.2"));
+        let (mut first, mut second) =
+            (pin!(demands.wait("a.test", busy, LONG)), pin!(demands.wait("a.test", other, LONG)));
+        assert!(polled(first.as_mut()).is_pending() && polled(second.as_mut()).is_pending());
+        assert_eq!((demands.take(), demands.client("a.test")), (vec!["a.test".into()], busy));
+        demands.refuse_client("a.test", NO, LONG);
+        assert_eq!((first.await, polled(second.as_mut())), (Err(NO), Poll::Pending));
+        assert_eq!((demands.take(), demands.client("a.test")), (vec!["a.test".into()], other), "it is the other's now");
+        assert_eq!(demands.wait("b.test", busy, LONG).await, Err(NO), "nobody else asks for this one");
+        let mut joined = pin!(demands.wait("a.test", busy, LONG));
+        assert!(polled(joined.as_mut()).is_pending() && polled(pin!(demands.wait("b.test", other, LONG))).is_pending());
+        demands.serve(&[("a.test".into(), identity())]);
+        assert_eq!((second.await, joined.await), (Ok(()), Ok(())));
+        // The only one who waits: nothing is left of the name.
+        let mut alone = pin!(demands.wait("c.test", other, LONG));
+        assert!(polled(alone.as_mut()).is_pending());
+        demands.refuse_client("c.test", NO, Duration::ZERO);
+        assert_eq!((alone.await, demands.is_waited_for("c.test")), (Err(NO), false));
+        assert!(polled(pin!(demands.wait("c.test", None, LONG))).is_pending());
     }
 
     #[tokio::test]

@@ -14,6 +14,7 @@ use config::{
 
 use telemetry::UpstreamView;
 
+use crate::ambiguous_routes;
 use crate::auth::{KeyRing, Verifiers, verifiers};
 use crate::certificates::{self, IdentityTable, TlsFront, TlsRule};
 use crate::client::TrustList;
@@ -201,8 +202,8 @@ impl Generation {
         let routes = reach::warnings(&self.config).into_iter().chain(config::variable_warnings(&self.config));
         let doubtful = doubtful::warnings(&self.config, |listener| self.front(listener).map(Arc::as_ref));
         let redirects = redirects::warnings(&self.config, &self.routes);
-        let unreachable = self.routes.unreachable();
-        let routes = routes.chain(unreachable);
+        let routes = routes.chain(self.routes.unreachable());
+        let routes = routes.chain(ambiguous_routes::warnings(&self.config, &self.routes));
         let twins = twins::warnings(&self.config, &self.routes, &self.contracts);
         let public_names = self.hello_keys.iter().flat_map(|keys| keys.public_names.iter().map(|name| &**name));
         let doubtful =

@@ -29,6 +29,7 @@ pub mod issuance;
 mod reach;
 mod redirects;
 mod twins;
+mod ambiguous_routes;
 mod samples;
 mod doubtful;
 pub mod contracts;

@@ -20,7 +20,12 @@ struct Front<'a> {
 pub fn warnings(config: &Config) -> Vec<String> {
     let fronts: Vec<Front<'_>> = config.listeners.iter().filter_map(front).collect();
     let mut texts = Vec::new();
-    for route in config.routes.iter().filter(|route| !route.is_further_path) {
+    let mut group = None;
+    // Hosts and listeners of a group are those of all its routes.
+    let mut is_seen =
+        |route: &&RouteConfig| route.group.is_some() && std::mem::replace(&mut group, route.group) == route.group;
+    let routes = config.routes.iter().filter(|route| !route.is_further_path);
+    for route in routes.filter(|route| !is_seen(route)) {
         let visible = |front: &&Front<'_>| route.listeners.is_empty() || route.listeners.contains(&front.listener.name);
         let fronts: Vec<&Front<'_>> = fronts.iter().filter(visible).collect();
         texts.extend(fronts.iter().filter(|_| route.hosts.is_empty()).filter_map(|front| any_host(route, front)));

@@ -47,7 +47,7 @@ use wire::http::readings::{Patterns, escaped, is_void};
 
 use crate::host_map::HostMap;
 pub(crate) use ambiguous::readings;
-use ambiguous::{is_more_specific, spells_escapes};
+use ambiguous::{MAX_COMPARED_BYTES, is_more_specific, spells_escapes};
 pub use conditions::{Sought, held_share, share};
 pub use contenders::{Contender, Standing};
 use methods::MethodSet;
@@ -203,7 +203,7 @@ impl RouteTable {
 
     /// Whether the path, as other servers may read it, belongs to another route than this one, which it belongs to as it is written, and one that is no
     /// less specific; or, where one of its parameters is empty for them, to any other route or to none. What an expression does not take it leaves to
-    /// others on purpose, or to nobody.
+    /// others on purpose, or to nobody. A path whose readings cost too much to compare may hide anything.
     fn hides_another(
         &self,
         view: &View,
@@ -217,7 +217,12 @@ impl RouteTable {
             return false;
         }
         let decoded = view.decoded.as_ref().and_then(|view| view.tree(head.host()));
-        let patterns = Patterns { expressions: tree.has_expressions, escapes: decoded.is_some() };
+        let patterns = Patterns { expressions: tree.most_expressions > 0, escapes: decoded.is_some() };
+        let readings = readings(head, patterns);
+        let length: usize = readings.iter().map(Vec::len).sum();
+        if length.saturating_mul(tree.most_expressions) > MAX_COMPARED_BYTES {
+            return true;
+        }
         let is_hidden = |reading: Vec<u8>| {
             let other = self.search(decoded.unwrap_or(tree), sought, &reading).map(|(other, _)| other);
             let is_another = other.is_none_or(|other| !other.is_same_route(route));
@@ -229,7 +234,7 @@ impl RouteTable {
                 route.config.path.expression().is_some() && !self.is_meant_escaped(tree, sought, route, &reading);
             is_another && (tree.is_ordered || is_guarded || is_left || has_void_parameter(head.path(), route, params))
         };
-        readings(head, patterns).into_iter().any(is_hidden) || self.is_spelled_otherwise(tree, sought, route)
+        readings.into_iter().any(is_hidden) || self.is_spelled_otherwise(tree, sought, route)
     }
 
     /// Whether the expression of a route spells escapes, and takes a reading if that is escaped.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use config::{Action, Config, Forward, ForwardTo, Mode, PolicyConfig, PolicyMode, RouteConfig, ServerAddress};
+use config::{Action, Config, Forward, ForwardTo, Mode, PolicyConfig, PolicyMode, RouteConfig, Segment, ServerAddress};
 use contract::Found;
 
 use crate::contracts::Contracts;
@@ -100,21 +100,25 @@ fn text(Pair { route, open, paths }: &Pair<'_>) -> String {
     let mut fixes = Vec::new();
     let slash = paths.get(&Twin::Slash).filter(|_| route.path.expression().is_none());
     if slash.is_some() {
-        let text = &route.path.text;
+        let text = route.path.text.trim_end_matches('*');
         let other = text.strip_suffix('/').map_or_else(|| format!("{text}/"), ToOwned::to_owned);
         // Below it are paths with a slash; the twin of a tree is its root.
         let other = text.rfind("/{*").map_or(other, |at| text.chars().take(at).collect());
         fixes.push(format!("add `{other}` to the paths of `{}`", route.name));
     }
     if paths.keys().any(|twin| *twin != Twin::Slash) {
-        let start = route.path.text.split('{').next().unwrap_or_default().trim_end_matches('/');
+        let start = route.path.text.split(['{', '*']).next().unwrap_or_default().trim_end_matches('/');
         let literal =
             |letter: char| if ".+*?()|$".contains(letter) { format!("[{letter}]") } else { letter.to_string() };
         let start: String = match route.path.expression() {
             None => start.chars().map(literal).collect(),
             Some(_) => start.to_owned(),
         };
-        fixes.push(format!("add `{{ regex: \"(?i){start}([./].*)?\" }}` to the paths of `{}`", route.name));
+        let is_prefix = matches!(route.path.segments.last(), Some(Segment::Prefix { .. }));
+        let rest = if is_prefix { ".*" } else { "([./].*)?" };
+        let decoded =
+            route.path.expression().filter(|expression| expression.is_decoded()).map_or("", |_| ", decoded: true");
+        fixes.push(format!("add `{{ regex: \"(?i){start}{rest}\"{decoded} }}` to the paths of `{}`", route.name));
     }
     fixes.push(format!("put `policies` of `{}` on `{}` or its host as well", route.name, open.name));
     format!(

@@ -146,7 +146,8 @@ impl Keeper {
         let (is_begun, pause) = (self.is_begun(name), self.pause(name, now));
         let refusal = pause.map(|left| (on_demand::FAILED, left));
         let refusal = refusal.or_else(|| self.on_demand.as_mut()?.refusal(name, names, now));
-        refusal.filter(|(why, _)| !(is_begun && *why == on_demand::TOO_MANY_ORDERS))
+        let counted = [on_demand::TOO_MANY_ORDERS, on_demand::TOO_MANY_OF_CLIENT];
+        refusal.filter(|(why, _)| !(is_begun && counted.contains(why)))
     }
 
     /// Whether there is an order for a name that goes on, and that was counted when it was begun: by a process that was killed, or it took too long.
@@ -174,7 +175,7 @@ impl Keeper {
     ) {
         let Some(gate) = &self.on_demand else { return };
         tracing::info!(keystore, name, "no certificate is ordered on demand: {}", why.0);
-        gate.demands.refuse(name, why, time);
+        gate.refuse(name, why, time);
         reporter.name_demanded(keystore, "refused");
     }
 

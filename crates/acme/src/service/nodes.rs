@@ -50,8 +50,8 @@ impl Running {
                 }
             }
             PeerNews::Rejected(keystore, name, why) => {
-                let keeper = self.keepers.get(&keystore);
-                if let Some(gate) = keeper.and_then(|keeper| keeper.on_demand.as_ref()) {
+                let keeper = self.keepers.get_mut(&keystore);
+                if let Some(gate) = keeper.and_then(|keeper| keeper.on_demand.as_mut()) {
                     gate.reject(&name, &why);
                 }
             }
@@ -105,7 +105,7 @@ impl Keeper {
                 None => {
                     peers.demand(keystore, &name);
                     // Who orders does not know the client.
-                    self.on_demand.iter_mut().for_each(|gate| gate.note_cause(&name, now));
+                    self.on_demand.iter_mut().for_each(|gate| gate.note_passed_on(&name, now));
                 }
             }
         }

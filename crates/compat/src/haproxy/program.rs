@@ -580,33 +580,30 @@ impl State {
     /// # Errors
     /// What is not known any more.
     fn seen(&self, template: &str) -> Result<String, String> {
-        let mut out = template.to_owned();
-        if let Some(host) = &self.host {
-            let is_fixed = !host.contains('{');
-            let name = host.rsplit_once(':').map_or(host.as_str(), |(name, _)| name);
-            for (variable, value) in [("{authority}", host.as_str()), ("{host}", name)] {
-                if out.contains(variable) && !is_fixed {
-                    return Err("the host was changed before".to_owned());
+        let is_added = |field: &str| self.request.add.iter().any(|(name, _)| name == field);
+        template::substituted(template, |variable| match (variable, &self.host, &self.rewrite) {
+            ("authority" | "host", Some(host), _) if host.contains('{') => {
+                Err("the host was changed before".to_owned())
+            }
+            ("authority", Some(host), _) => Ok(Some(host.clone())),
+            ("host", Some(host), _) => {
+                Ok(Some(host.rsplit_once(':').map_or(host.as_str(), |(name, _)| name).to_owned()))
+            }
+            ("path", _, Some(_)) => Err("the path was changed before".to_owned()),
+            _ => {
+                let Some(field) = variable.strip_prefix("header.") else { return Ok(None) };
+                match self.request.set.get(field) {
+                    Some(value) if !is_added(field) => Ok(Some(value.clone())),
+                    None if !is_added(field)
+                        && !self.request.remove.contains(field)
+                        && !self.obscured.contains(field) =>
+                    {
+                        Ok(None)
+                    }
+                    _ => Err(format!("`{field}` was changed before")),
                 }
-                out = out.replace(variable, value);
             }
-        }
-        if self.rewrite.is_some() && out.contains("{path}") {
-            return Err("the path was changed before".to_owned());
-        }
-        let changed = self.request.set.keys().chain(&self.request.remove).chain(&self.obscured);
-        let added = self.request.add.iter().map(|(field, _)| field);
-        for field in changed.chain(added) {
-            let variable = format!("{{header.{field}}}");
-            if !out.contains(&variable) {
-                continue;
-            }
-            match self.request.set.get(field).filter(|_| !self.request.add.iter().any(|(name, _)| name == field)) {
-                Some(value) => out = out.replace(&variable, value),
-                None => return Err(format!("`{field}` was changed before")),
-            }
-        }
-        Ok(out)
+        })
     }
 
     /// What the assumed cases say of requests like this.

@@ -200,6 +200,27 @@ pub(crate) fn fetched(expression: &str, facts: Facts) -> Result<String, String> 
     Ok(format!("{{{native}}}"))
 }
 
+/// A template with the placeholders of which something is known replaced by that, which is a template as well.
+pub(super) fn substituted(
+    template: &str,
+    known: impl Fn(&str) -> Result<Option<String>, String>,
+) -> Result<String, String> {
+    let (mut out, mut rest) = (String::with_capacity(template.len()), template);
+    while let Some((text, behind)) = rest.split_once('{') {
+        out.push_str(text);
+        // A brace that is meant is written twice.
+        let (piece, after) = match (behind.strip_prefix('{'), behind.split_once('}')) {
+            (Some(after), _) => ("{{".to_owned(), after),
+            (None, Some((name, after))) => (known(name)?.unwrap_or_else(|| format!("{{{name}}}")), after),
+            (None, None) => ("{".to_owned(), behind),
+        };
+        out.push_str(&piece);
+        rest = after;
+    }
+    out.push_str(rest);
+    Ok(out)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -235,5 +256,25 @@ mod tests {
             target("https://%[hdr(host)]%[capture.req.uri]", facts),
             Ok(("https://{authority}{path}".to_owned(), Query::Keep))
         );
+    }
+
+    #[test]
+    fn placeholders_are_replaced_and_text_is_not() {
+        let known = |name: &str| match name {
+            "host" => Ok(Some("a.test".to_owned())),
+            "bad" => Err("changed".to_owned()),
+            _ => Ok(None),
+        };
+        for (template, expected) in [
+            ("{host}", Ok("a.test")),
+            ("x{{host}}{host}{path}", Ok("x{{host}}a.test{path}")),
+            ("{{{host}}}", Ok("{{a.test}}")),
+            ("}{ho", Ok("}{ho")),
+            ("{bad}", Err("changed")),
+            ("{{bad}}", Ok("{{bad}}")),
+        ] {
+            let written = substituted(template, known);
+            assert_eq!(written.as_deref().map_err(String::as_str), expected, "{template}");
+        }
     }
 }

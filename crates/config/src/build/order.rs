@@ -15,6 +15,8 @@ use crate::yaml::Node;
 const MAX_ENTRIES: usize = 5_000;
 /// Most regular expressions of a group: those that begin alike are tried one after the other.
 const MAX_EXPRESSIONS: usize = 256;
+/// Most paths of a group, over all its routes.
+const MAX_PATHS: usize = 10_000;
 /// What may stand in a group. (Beside an action of a route `in_order` is one action too many, which is reported as such.)
 const GROUP_KEYS: [&str; 9] =
     ["listeners", "hosts", "in_order", "upstream", "split", "upstream_url", "redirect", "respond", "validate"];
@@ -77,6 +79,10 @@ impl Build<'_> {
             self.problems.add(item.span, what, "give routes that do the same several paths, or divide the host");
         }
         let paths = list.items().iter().filter_map(|node| node.get("path")).flat_map(Node::one_or_many);
+        if let Some(path) = paths.clone().nth(MAX_PATHS) {
+            let what = format!("the group has more than {MAX_PATHS} paths");
+            self.problems.add(path.span, what, "write prefixes for paths that begin alike, or divide the host");
+        }
         if let Some(path) = paths.filter(|path| path.get("regex").is_some()).nth(MAX_EXPRESSIONS) {
             let what = format!("the group has more than {MAX_EXPRESSIONS} regular expressions");
             self.problems.add(

@@ -99,7 +99,7 @@ pub(super) fn path_prefix(text: &str) -> Result<PathPattern, Fault> {
     let last = parts.pop().unwrap_or_default().to_owned();
     let mut segments: Vec<Segment> = parts.into_iter().map(|part| Segment::Static(part.to_owned())).collect();
     segments.push(Segment::Prefix { text: last, name: "rest".to_owned() });
-    Ok(PathPattern { text: format!("{text}{{*rest}}"), segments })
+    Ok(PathPattern { text: format!("{text}*"), segments })
 }
 
 /// A piece of a decoded path in canonical form.

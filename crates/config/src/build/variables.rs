@@ -5,7 +5,9 @@
 
 use super::Fault;
 use super::placeholders::is_variable;
-use crate::model::{Action, BodyVariables, Config, LogField, PathPattern, Segment, Variable};
+use crate::model::{
+    Action, BodyVariables, Config, LogField, PathPattern, RouteConfig, Segment, TemplatePart, Variable,
+};
 use crate::problem::shown;
 use crate::shape::effective::is_field_with_credential;
 
@@ -227,7 +229,28 @@ pub fn warnings(config: &Config) -> impl Iterator<Item = String> {
         let fields = route.log_fields.iter().filter(is_own).filter_map(logged_credential);
         fields.map(|text| format!("{}: route `{}`: {text}", route.place, route.name))
     });
-    bodies(config).chain(of_all).chain(of_routes)
+    bodies(config).chain(of_all).chain(of_routes).chain(config.routes.iter().filter_map(doubled_slash))
+}
+
+/// Whether a route writes a slash before what follows its prefix, which may begin with one.
+fn doubled_slash(route: &RouteConfig) -> Option<String> {
+    let Some(Segment::Prefix { text, name }) = route.path.segments.last() else { return None };
+    let template = match &route.action {
+        Action::Forward(forward) => forward.rewrite.as_ref()?,
+        Action::Redirect { to, .. } => to,
+        _ => return None,
+    };
+    let last = route.path.parameters().count().checked_sub(1)?;
+    let is_rest = |part: &TemplatePart| matches!(part, TemplatePart::Param { index, .. } if *index == last);
+    let is_doubled = |pair: &[TemplatePart]| matches!(pair, [TemplatePart::Text(text), rest] if text.ends_with('/') && is_rest(rest));
+    let prefix = route.path.text.trim_end_matches('*');
+    (!text.is_empty() && template.parts.windows(2).any(is_doubled)).then(|| {
+        format!(
+            "{}: route `{}`: what follows the prefix `{prefix}` may begin with a slash, so that `{prefix}/x` becomes a path with `//`; write `{{{name}}}` \
+             without the slash before it, or the prefix `{prefix}/`",
+            route.place, route.name,
+        )
+    })
 }
 
 /// Whether a field of the log holds what may be a credential.

@@ -11,6 +11,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use net::Channel;
@@ -26,6 +27,12 @@ const SOCKETS_PER_MESSAGE: usize = 32;
 
 /// How long the new process may take to read that it is not to serve: it is ended anyway, unless the launcher has ended before.
 const LAST_WORD: Duration = Duration::from_millis(200);
+
+/// How soon one that waits for the new process notes that the upgrade is given up.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// How long a shutdown waits for the new process to end. One that has not been given everything by then ends with this process.
+const LAST_WAIT: Duration = Duration::from_secs(5);
 
 /// Servers in one message.
 const SERVERS_PER_MESSAGE: usize = 16;
@@ -62,23 +69,25 @@ pub struct Belongings {
 #[derive(Debug)]
 pub struct Handover {
     launcher: Arc<Launcher>,
+    is_given_up: Arc<AtomicBool>,
     task: JoinHandle<Result<u32, Vec<String>>>,
 }
 
 impl Handover {
     /// Has the new process started. Waits for nobody: the launcher is asked beside, and may take its time.
     pub fn begin(launcher: &Arc<Launcher>, belongings: Belongings) -> Handover {
-        let launcher = Arc::clone(launcher);
-        let asked = Arc::clone(&launcher);
+        let (asked, is_given_up) = (Arc::clone(launcher), Arc::new(AtomicBool::new(false)));
+        let seen = Arc::clone(&is_given_up);
         let task = tokio::task::spawn_blocking(move || {
             let (channel, theirs) = Channel::pair().map_err(|error| vec![error.to_string()])?;
             let pid = asked.start(&theirs).map_err(|problem| vec![problem])?;
             tracing::info!(pid, "upgrade: the new process is started");
             // The other end is the new process's alone: if it ends, nobody else may hold that open.
             drop(theirs);
-            let outcome = converse(&channel, belongings).and_then(|()| match asked.ended() {
+            let outcome = converse(&channel, belongings, &seen).and_then(|()| match asked.ended() {
                 // Its last word was that it serves.
                 Some(_) => Err(Failure::Gone),
+                None if seen.load(Ordering::Acquire) => Err(Failure::GivenUp),
                 None => Ok(pid),
             });
             outcome.map_err(|problem| {
@@ -86,7 +95,7 @@ impl Handover {
                 end(&asked, problem)
             })
         });
-        Handover { launcher, task }
+        Handover { launcher: Arc::clone(launcher), is_given_up, task }
     }
 
     /// Waits until it serves: the number of its process. May be dropped and called again.
@@ -97,9 +106,14 @@ impl Handover {
         (&mut self.task).await.unwrap_or_else(|error| Err(vec![error.to_string()]))
     }
 
-    /// Ends the new process.
-    pub fn cancel(self) {
-        let _ = self.launcher.end(true);
+    /// Ends the new process, also one that is not there yet.
+    pub async fn cancel(self) {
+        self.is_given_up.store(true, Ordering::Release);
+        // Otherwise its end was seen to, or its failure: nothing is left to do.
+        if let Ok(Ok(Ok(_))) = tokio::time::timeout(LAST_WAIT, self.task).await {
+            // It came to serve at this very moment.
+            let _ = tokio::task::spawn_blocking(move || self.launcher.end(true)).await;
+        }
     }
 }
 
@@ -114,6 +128,8 @@ enum Failure {
     Slow(u64),
     /// It says what we do not understand, or cannot be spoken to.
     Broken(String),
+    /// This process ends, and so the new one is not to serve.
+    GivenUp,
 }
 
 /// Says to the new process that it is not to serve. Without this word it would take this process for dead when the channel is closed.
@@ -139,33 +155,42 @@ fn end(launcher: &Launcher, failure: Failure) -> Vec<String> {
             )]
         }
         Failure::Broken(problem) => vec![problem],
+        Failure::GivenUp => vec!["the server shuts down; the upgrade was given up".to_owned()],
     }
 }
 
 /// All that is said; nothing wrong if the new process serves.
-fn converse(channel: &Channel, belongings: Belongings) -> Result<(), Failure> {
+fn converse(channel: &Channel, belongings: Belongings, is_given_up: &AtomicBool) -> Result<(), Failure> {
     let Belongings { sockets, state, rates, timeout } = belongings;
     let until = Instant::now() + timeout;
-    let slow = || Failure::Slow(timeout.as_secs());
+    let next =
+        || next(channel, until, is_given_up).map_err(|failure| failure.unwrap_or(Failure::Slow(timeout.as_secs())));
+    // What has everything serves when this process is gone.
+    let may_go_on = || if is_given_up.load(Ordering::Acquire) { Err(Failure::GivenUp) } else { Ok(()) };
+    may_go_on()?;
     // One that has ended may have said why: that is read below.
     let given = give(channel, &sockets, state, until);
     drop(sockets);
+    may_go_on()?;
+    let given = given.and_then(|()| channel.send(&Message::End.to_bytes(), &[], until));
     if given.is_ok() {
         tracing::info!("upgrade: the new process has been given everything");
     }
-    match next(channel, until, slow)? {
+    match next()? {
         Message::Ready => given.map_err(|error| Failure::Broken(format!("sockets cannot be passed: {error}")))?,
         other => return Err(unexpected(other)),
     }
+    may_go_on()?;
     // One that has ended says so below.
     let _ = rates.pass(&mut |counts| channel.send(&Message::Rates(counts).to_bytes(), &[], until));
     let _ = channel.send(&Message::Go.to_bytes(), &[], until);
-    match next(channel, until, slow)? {
+    match next()? {
         Message::Serving => Ok(()),
         other => Err(unexpected(other)),
     }
 }
 
+/// Gives all that the new process goes on with, but for the word that it was all.
 fn give(channel: &Channel, sockets: &[Passed], state: State, until: Instant) -> io::Result<()> {
     let say = |message: &Message, descriptors: &[BorrowedFd<'_>]| channel.send(&message.to_bytes(), descriptors, until);
     say(&Message::Hello, &[])?;
@@ -194,15 +219,21 @@ fn give(channel: &Channel, sockets: &[Passed], state: State, until: Instant) -> 
     for some in state.maintenance.chunks(SERVERS_PER_MESSAGE) {
         say(&Message::Maintenance(some.to_vec()), &[])?;
     }
-    say(&Message::End, &[])
+    Ok(())
 }
 
-fn next(channel: &Channel, until: Instant, slow: impl Fn() -> Failure) -> Result<Message, Failure> {
-    match channel.receive(until) {
-        Ok(Some((bytes, _))) => Message::of_bytes(&bytes).map_err(Failure::Broken),
-        Ok(None) => Err(Failure::Gone),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(slow()),
-        Err(error) => Err(Failure::Broken(error.to_string())),
+/// What the new process says next; an error without a failure: nothing until then.
+fn next(channel: &Channel, until: Instant, is_given_up: &AtomicBool) -> Result<Message, Option<Failure>> {
+    loop {
+        let look = until.min(Instant::now() + LOOK);
+        return match channel.receive(look) {
+            Ok(Some((bytes, _))) => Message::of_bytes(&bytes).map_err(|problem| Some(Failure::Broken(problem))),
+            Ok(None) => Err(Some(Failure::Gone)),
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(Some(Failure::Broken(error.to_string()))),
+            Err(_) if is_given_up.load(Ordering::Acquire) => Err(Some(Failure::GivenUp)),
+            Err(_) if look < until => continue,
+            Err(_) => Err(None),
+        };
     }
 }
 
@@ -231,10 +262,21 @@ mod tests {
 
     /// What comes of it if the new process does this with its end.
     fn outcome(timeout: Duration, new: impl FnOnce(Channel) + Send) -> Result<(), Failure> {
+        outcome_unless(&AtomicBool::new(false), timeout, new)
+    }
+
+    fn outcome_unless(
+        is_given_up: &AtomicBool,
+        timeout: Duration,
+        new: impl FnOnce(Channel) + Send,
+    ) -> Result<(), Failure> {
         let (ours, theirs) = Channel::pair().unwrap();
         std::thread::scope(|scope| {
             scope.spawn(move || new(Channel::of(theirs)));
-            let outcome = converse(&ours, belongings(timeout));
+            let outcome = converse(&ours, belongings(timeout), is_given_up);
+            if outcome == Err(Failure::GivenUp) {
+                give_up(&ours);
+            }
             // The new process waits for the end of this one.
             drop(ours);
             outcome
@@ -308,6 +350,28 @@ mod tests {
             until_closed(&channel);
         };
         assert!(matches!(outcome(LONG, hasty), Err(Failure::Broken(text)) if text.contains("out of turn")));
+    }
+
+    #[test]
+    fn what_is_given_up_leaves_no_process_that_serves() {
+        let (given_up, goes_on) = (AtomicBool::new(true), AtomicBool::new(false));
+        let inherits_nothing = |channel: Channel| assert!(Predecessor::over(channel).inheritance().is_err());
+        assert_eq!(outcome_unless(&given_up, LONG, inherits_nothing), Err(Failure::GivenUp), "before it is started");
+        let hears_of_it = |channel: Channel| {
+            until_end(&channel);
+            goes_on.store(true, Ordering::Release);
+            assert!(matches!(receive(&channel), Message::Failed(_)));
+        };
+        assert_eq!(outcome_unless(&goes_on, LONG, hears_of_it), Err(Failure::GivenUp), "while it loads");
+        goes_on.store(false, Ordering::Release);
+        let hears_late = |channel: Channel| {
+            until_end(&channel);
+            say(&channel, &Message::Ready);
+            assert!(matches!(receive(&channel), Message::Go));
+            goes_on.store(true, Ordering::Release);
+            assert!(matches!(receive(&channel), Message::Failed(_)));
+        };
+        assert_eq!(outcome_unless(&goes_on, LONG, hears_late), Err(Failure::GivenUp), "before it says that it serves");
     }
 
     /// Reads until the old process has closed its end: not before it has decided.

@@ -189,13 +189,13 @@ impl Upgrades {
     }
 
     /// Ends the new process of the upgrade under way, if there is one; there will be no other.
-    pub fn cancel(&mut self) {
+    pub async fn cancel(&mut self) {
         self.requests.close();
         while let Ok(reply) = self.requests.try_recv() {
             let _ = reply.send(Err(vec!["the server is shutting down".to_owned()]));
         }
         if let Some((handover, reply)) = self.running.take() {
-            handover.cancel();
+            handover.cancel().await;
             let _ = reply.send(Err(vec!["the server shuts down; the upgrade was given up".to_owned()]));
         }
     }

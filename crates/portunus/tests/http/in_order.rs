@@ -137,8 +137,8 @@ fn the_difference_of_two_orders_is_shown() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(
         text,
-        "+ routes[in_order [x.test]].in_order.three: { name: three, path: [/c], respond: { body: three, status: 200 } }\n\
-         ~ routes[in_order [x.test]].in_order: order one, two -> three, two, one\n"
+        "+ routes[in_order hosts [x.test]].in_order.three: { name: three, path: [/c], respond: { body: three, status: 200 } }\n\
+         ~ routes[in_order hosts [x.test]].in_order: order one, two -> three, two, one\n"
     );
 }
 
@@ -172,7 +172,7 @@ fn what_explain_says_of_routes_in_order() {
     let text = String::from_utf8(output.stdout).unwrap();
     let rows = [
         "route      taken (portunus.yaml:9) /a/{x}\n           x = b\n",
-        "           not closed (portunus.yaml:6) /a{*rest}: header `x-a` is not `1`\n",
+        "           not closed (portunus.yaml:6) /a*: header `x-a` is not `1`\n",
         "           not posts (portunus.yaml:7) /a/b: it serves other methods\n",
         "           before later (portunus.yaml:10) /a/b: of routes in order the first that fits counts\n",
     ];
@@ -214,6 +214,28 @@ fn what_check_says_of_routes_in_order() {
     );
     let two = group(&one("/a")) + &format!("  - hosts: [x.test]\n    in_order:\n{all}");
     check(dir.path(), &two, &["x.test has another group of routes in order; put the routes of both into one group"]);
+    let few = format!("      - {{ path: [/b, \"/{{x}}/y\"], {ok} }}\n");
+    let unreached = ["path `/b` of route `x.test/b+1` is never taken: route `x.test/{x}`"];
+    check(dir.path(), &group(&(one("\"/{x}\"") + &few + &all)), &unreached);
+    for (path, sample) in
+        [("\"/a//b\"", "/a//b"), ("{ regex: \"/r/[a-z]+%3Apurge\" }", "/r/a%3Apurge"), ("\"/a;b\"", "/a;b")]
+    {
+        let what = format!("): {sample} is rejected with 400, because servers that decode paths");
+        check(dir.path(), &group(&(one(path) + &all)), &[&what, "`allow_ambiguous_path: true` lets it pass"]);
+        let allowed = format!("      - {{ path: {path}, allow_ambiguous_path: true, {ok} }}\n");
+        check(dir.path(), &group(&(allowed + &all)), &[]);
+    }
+    let rewritten = |prefix: &str, to: &str| {
+        let upstreams = "upstreams: { app: { servers: [\"127.0.0.1:9\"] } }\n";
+        group(&format!("      - {{ path: {{ prefix: {prefix} }}, rewrite: {to}, upstream: app }}\n")) + upstreams
+    };
+    check(dir.path(), &rewritten("/static", "\"/v2{rest}\""), &[]);
+    check(dir.path(), &rewritten("/static/", "\"/v2/{rest}\""), &[]);
+    let doubled = "what follows the prefix `/static` may begin with a slash, so that `/static/x` becomes a path with `//`; write `{rest}` without";
+    check(dir.path(), &rewritten("/static", "\"/v2/{rest}\""), &[doubled]);
+    let paths = |route: usize| (0..64).map(|path| format!("/p{route}-{path}, ")).collect::<String>();
+    let many: String = (0..157).map(|route| one(&format!("[{}]", paths(route)))).collect();
+    check(dir.path(), &group(&many), &["the group has more than 10000 paths; fix: write prefixes"]);
     check(
         dir.path(),
         &group("      []\n"),

@@ -15,6 +15,9 @@ use config::{PathPattern, Segment};
 use wire::http::head::RequestHead;
 use wire::http::readings::{self, Patterns};
 
+/// Octets that are compared with expressions to find out whether a path is ambiguous: the lengths of its readings, times the expressions of one place.
+pub(super) const MAX_COMPARED_BYTES: usize = 4 * 1024 * 1024;
+
 /// The other paths that servers may read that of a request as.
 pub fn readings(head: &RequestHead, patterns: Patterns) -> Vec<Vec<u8>> {
     if head.has_plain_path && !patterns.escapes { Vec::new() } else { readings::readings(head.path(), patterns) }

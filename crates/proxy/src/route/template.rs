@@ -99,7 +99,7 @@ pub fn build_location(
     values.render(to, out)?;
     let written = out.get(start..).unwrap_or_default();
     let meant = matches!(to.parts.first(), Some(TemplatePart::Text(text)) if text.starts_with("//"));
-    let is_moved = holds_variables(to) && has_dot_segment(path_of(written));
+    let is_moved = !is_text(to) && has_dot_segment(path_of(written));
     if (written.starts_with(b"//") && !meant) || is_moved {
         return Err(BadParameter);
     }
@@ -118,6 +118,11 @@ pub fn build_location(
         RedirectQuery::Drop => {}
     }
     Ok(())
+}
+
+/// Whether nothing of the request stands in it.
+fn is_text(template: &Template) -> bool {
+    template.parts.iter().all(|part| matches!(part, TemplatePart::Text(_)))
 }
 
 /// Whether values of the request stand in it, which may be empty.

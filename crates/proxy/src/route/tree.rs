@@ -27,8 +27,8 @@ pub(super) struct Tree {
     empty_values: bool,
     /// Whether some route redirects to a path that would match.
     pub(super) redirects: bool,
-    /// Whether some pattern is an expression.
-    pub(super) has_expressions: bool,
+    /// Most expressions of one place: a path that leads there is compared with each.
+    pub(super) most_expressions: usize,
     /// Whether some expression spells escapes.
     pub(super) spells_escapes: bool,
     /// Whether its routes are taken in order: the lowest number first.
@@ -131,7 +131,7 @@ impl Tree {
             nodes: vec![Node::default()],
             empty_values: false,
             redirects: false,
-            has_expressions: false,
+            most_expressions: 0,
             spells_escapes: false,
             is_ordered: false,
             has_decoded: false,
@@ -141,7 +141,6 @@ impl Tree {
     /// Adds the pattern of route number `route`.
     pub(super) fn insert(&mut self, pattern: &PathPattern, route: u32, empty_values: bool) {
         self.empty_values |= empty_values;
-        self.has_expressions |= pattern.expression().is_some();
         self.has_decoded |= pattern.expression().is_some_and(Expression::is_decoded);
         self.spells_escapes |= spells_escapes(pattern);
         let mut at = 0;
@@ -155,6 +154,8 @@ impl Tree {
                 }
                 Segment::Regex(expression) => {
                     self.list(at, |node| node.routes_of(expression), route);
+                    let here = self.nodes.get(at as usize).map_or(0, |node| node.expressions.len());
+                    self.most_expressions = self.most_expressions.max(here);
                     return;
                 }
                 Segment::Prefix { text, .. } => {

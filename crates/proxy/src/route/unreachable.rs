@@ -1,56 +1,84 @@
 //! Routes in order that no request takes, because one before them takes all of theirs: what `check` warns of. Only what the patterns make certain is said.
 
+use std::collections::HashMap;
+
 use config::{Comparison, PathPattern, Relation, Segment};
 
 use super::decoded_path::decoded;
 use super::{CompiledRoute, RouteTable};
+
+/// Pairs of routes that are compared in all, of the few that begin alike.
+const MAX_PAIRS: usize = 4_000_000;
 
 impl RouteTable {
     /// A text for each path of a route in order that is never taken.
     pub fn unreachable(&self) -> Vec<String> {
         let mut search = Search {
             routes: &self.routes,
-            starts: self.routes.iter().map(|route| literal_start(&route.config.path)).collect(),
+            group: None,
+            by_start: HashMap::new(),
+            expressions: Vec::new(),
             comparisons: [Comparison::of_paths(), Comparison::of_decoded_paths()],
+            pairs: MAX_PAIRS,
         };
         let in_order = self.routes.iter().filter(|route| route.config.group.is_some());
         in_order.filter_map(|route| search.unreached(route)).collect()
     }
 }
 
-/// A search for routes that are never taken.
+/// A search for routes that are never taken, group by group.
 struct Search<'t> {
     routes: &'t [CompiledRoute],
-    /// What the paths of each begin with: compared first, since groups are long.
-    starts: Vec<String>,
+    /// The group at hand.
+    group: Option<usize>,
+    /// Its routes up to here, by what their paths begin with, but for expressions: what takes all paths of another route begins it.
+    by_start: HashMap<String, Vec<usize>>,
+    /// Its routes with expressions up to here.
+    expressions: Vec<usize>,
     /// Work that is left for expressions, on paths as they are and on decoded ones.
     comparisons: [Comparison; 2],
+    /// Pairs that may still be compared.
+    pairs: usize,
 }
 
 impl Search<'_> {
     fn unreached(&mut self, route: &CompiledRoute) -> Option<String> {
-        let before = self.routes.get(..route.index)?.iter().rev();
-        let before = before.take_while(|other| other.config.group == route.config.group).count();
-        let (start, mut other) = (self.starts.get(route.index)?.clone(), None);
-        for index in route.index - before..route.index {
-            let one = self.routes.get(index)?;
-            let may_cover =
-                one.config.path.expression().is_some() || start.starts_with(self.starts.get(index)?.as_str());
-            if may_cover
-                && demands_no_more(one, route)
-                && !one.is_same_route(route)
-                && covers(one, route, &mut self.comparisons)
-            {
-                other = Some(one);
-                break;
-            }
+        if self.group != route.config.group {
+            self.group = route.config.group;
+            self.by_start.clear();
+            self.expressions.clear();
         }
-        let (one, other) = (&route.config, &other?.config);
+        let start = literal_start(&route.config.path);
+        let covering = self.covering(route, &start);
+        match route.config.path.expression() {
+            Some(_) => self.expressions.push(route.index),
+            None => self.by_start.entry(start).or_default().push(route.index),
+        }
+        let other = &self.routes.get(covering?)?.config;
+        let one = &route.config;
+        let has_others = self.routes.iter().any(|path| path.index != route.index && path.is_same_route(route));
+        let what = match has_others {
+            true => format!("path `{}` of route `{}` is never taken", one.path.text, one.name),
+            false => format!("route `{}` ({}) is never taken", one.name, one.path.text),
+        };
         Some(format!(
-            "{}: route `{}` ({}) is never taken: route `{}` ({}, at {}) stands before it and takes all its requests; \
-             move it before that one, or remove it",
-            one.place, one.name, one.path.text, other.name, other.path.text, other.place,
+            "{}: {what}: route `{}` ({}, at {}) stands before it and takes all its requests; move it before that one, or remove it",
+            one.place, other.name, other.path.text, other.place,
         ))
+    }
+
+    /// The first route of the group up to here that takes all requests of this one.
+    fn covering(&mut self, route: &CompiledRoute, start: &str) -> Option<usize> {
+        let prefixes = (0..=start.len()).filter_map(|length| start.get(..length));
+        let beginning = prefixes.filter_map(|prefix| self.by_start.get(prefix)).flatten();
+        let mut before: Vec<usize> = beginning.chain(&self.expressions).copied().collect();
+        before.sort_unstable();
+        let (routes, comparisons, pairs) = (self.routes, &mut self.comparisons, &mut self.pairs);
+        before.into_iter().find(|index| {
+            *pairs = pairs.saturating_sub(1);
+            let one = routes.get(*index).filter(|one| *pairs > 0 && !one.is_same_route(route));
+            one.is_some_and(|one| demands_no_more(one, route) && covers(one, route, comparisons))
+        })
     }
 }
 

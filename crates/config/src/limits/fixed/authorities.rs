@@ -127,7 +127,7 @@ pub(super) const AUTHORITIES: &[FixedBound] = &[
     bound(
         "proxy/src/demands.rs",
         "MAX_REFUSED",
-        "Names whose rejection is remembered, by keystore",
+        "Names, and clients, whose rejection is remembered, by keystore",
         "16384",
         "Then any of them is forgotten, and looked into again.",
     ),

@@ -69,6 +69,13 @@ pub(super) const REQUESTS: &[FixedBound] = &[
         "Then 403; servers take 8 KiB of fields in all.",
     ),
     bound(
+        "proxy/src/route/ambiguous.rs",
+        "MAX_COMPARED_BYTES",
+        "Readings of a path, times the expressions of one place that they are compared with",
+        "4MiB",
+        "Then the path is rejected as ambiguous.",
+    ),
+    bound(
         "proxy/src/route/params.rs",
         "MAX_PARAMS",
         "Parameters of a path",

@@ -147,6 +147,22 @@ fn a_path_that_decoding_would_bring_to_another_route_in_order_is_rejected() {
     check(&routes, &rows);
 }
 
+#[test]
+fn comparing_readings_with_expressions_is_bounded() {
+    let mut texts: Vec<String> = (0..256).map(|number| format!("* * ~/.*x{number} #1")).collect();
+    texts.push("* * /{*rest} #1".to_owned());
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let table = compile(&texts).unwrap();
+    let is_found = |path: &str| match table.find("web", &head(&format!("GET h {path}")).unwrap()) {
+        Routed::Found(..) => true,
+        Routed::AmbiguousPath => false,
+        other => panic!("{path}: {other:?}"),
+    };
+    let long = "a".repeat(8000);
+    assert!(is_found("/a;b//c%3Ad") && is_found(&format!("/{long}")) && is_found(&format!("/%3A{long}")));
+    assert!(!is_found(&format!("/;a//b%3Bc%253Ad{long}")));
+}
+
 /// Ones that are taken are shown as such, those before them with what they lack, those behind them as such.
 #[test]
 fn contenders_stand_in_order() {

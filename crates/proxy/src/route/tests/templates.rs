@@ -119,6 +119,8 @@ fn a_location_stays_on_its_host() {
         ("/old/{*rest}", "/old/a?q=1", "/new?x={0:query}", Some("/new?x=a")),
         ("/{*rest}", "/a", "/{0}", Some("/a")),
         ("/{*rest}", "//evil.test", "/{0}", None),
+        ("/v{x}", "/v1.0", "/new/{0}", Some("/new/1.0")),
+        ("/v{x}", "/v..", "/new/{0}", None),
         ("/{*rest}", "//evil.test", "//cdn.test/{0}", Some("//cdn.test//evil.test")),
     ] {
         let allow = if to.contains("label") { vec!["A.h.test".to_string()] } else { Vec::new() };
