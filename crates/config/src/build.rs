@@ -47,6 +47,7 @@ pub use bodies::body_of_file;
 pub(super) use fleet::build_fleet;
 use geoip::Databases;
 pub(super) use key_server::build_key_server;
+pub use policies::is_subject_field;
 pub use variables::warnings as variable_warnings;
 
 use super::environment::FromEnvironment;

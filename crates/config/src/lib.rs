@@ -36,7 +36,7 @@ use std::fs;
 use std::io::Read as _;
 use std::path::Path;
 
-pub use build::{body_of_file, variable_warnings};
+pub use build::{body_of_file, is_subject_field, variable_warnings};
 pub use changes::{Change, ChangeKind, Changes, Comparable, changes};
 pub use environment::FromEnvironment;
 pub use expression::{Comparison, Expression, MAX_EXCEPTIONS, MAX_EXPRESSION_BYTES, MAX_GROUPS, Relation, TooMuchWork};

@@ -40,6 +40,8 @@ pub(crate) enum Test {
     User(Users),
     /// The connection carries requests: known where they are read.
     Requests,
+    /// What a proxy in front says of how the client came, which is believed of `trusted_proxies` alone.
+    Said(When),
     /// What is not understood, and why.
     Unknown(String),
 }
@@ -132,6 +134,11 @@ impl Condition {
     /// All tests of it.
     pub(crate) fn tests(&self) -> impl Iterator<Item = &Test> {
         self.alternatives.iter().flatten().flat_map(|(_, acl)| acl)
+    }
+
+    /// What it asks of a proxy in front.
+    pub(crate) fn said(&self) -> Option<&When> {
+        self.tests().find_map(|test| if let Test::Said(when) = test { Some(when) } else { None })
     }
 
     /// What it comes to, by what each test comes to.

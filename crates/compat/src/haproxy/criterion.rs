@@ -421,6 +421,14 @@ impl Criterion {
     }
 
     fn field(&self, name: &str, is_list: bool) -> Result<Test, String> {
+        if name.eq_ignore_ascii_case(PROTOCOL) && matches!(self.how, How::Is) && !self.values.is_empty() {
+            return match self.of(Of::Header, PROTOCOL, is_list)? {
+                Test::Like(whens) if whens.len() == 1 => {
+                    Ok(whens.into_iter().next().map_or(Test::Constant(false), Test::Said))
+                }
+                _ => self.unknown(),
+            };
+        }
         known_field(name)?;
         self.of(Of::Header, name, is_list)
     }
@@ -563,12 +571,19 @@ fn stands_in_path(byte: u8) -> bool {
     is_never_escaped(byte) || b"!$&'()*+,;=:@".contains(&byte)
 }
 
+/// The field in which a proxy in front says how the client came.
+const PROTOCOL: &str = "x-forwarded-proto";
+
+/// Why nothing is decided by it.
+pub(crate) const UNBELIEVED: &str = "`x-forwarded-proto` is removed before routes are chosen, unless a proxy of `trusted_proxies` sends it; nothing is decided by it";
+
+/// What a redirect by it needs. It opens nothing while nobody is believed.
+pub(crate) const UNTIL_TRUSTED: &str = "`x-forwarded-proto` counts from `trusted_proxies` alone: add `trusted_proxies: [ADDRESS]` with those of the proxies in front that set it";
+
 /// Whether conditions can be on this field.
 fn known_field(name: &str) -> Result<(), String> {
     match is_stripped(name) {
-        true => Err(format!(
-            "`{name}` is removed before routes are chosen, unless a proxy of `trusted_proxies` sends it; nothing is decided by it"
-        )),
+        true => Err(UNBELIEVED.replace(PROTOCOL, name)),
         false => Ok(()),
     }
 }

@@ -6,8 +6,9 @@ use std::rc::Rc;
 
 use super::Making;
 use super::acl::{Condition, Counted, Test, Truth};
+use super::criterion::{UNBELIEVED, UNTIL_TRUSTED};
 use super::region::{Meetings, Region};
-use super::rules::{Action, Edit, Message, Rule};
+use super::rules::{Action, Edit, Message, Rule, ends_nothing};
 use super::template::{self, Facts};
 use crate::addresses::is_authority;
 use crate::cells::Language;
@@ -179,6 +180,10 @@ impl Making<'_> {
                     Done::End(keys) => return Ok(one(keys)),
                 },
                 Truth::Unknown(why) => {
+                    if let Some(when) = rule.redirected().filter(|when| !state.is_assumed(when)) {
+                        self.left(rule, UNTIL_TRUSTED, &mut state);
+                        return self.two_cases(walk, (&todo, at), &state, when);
+                    }
                     if let Some(keys) = self.unknown(rule, &why, &mut state) {
                         return Ok(one(keys));
                     }
@@ -606,6 +611,11 @@ impl State {
         })
     }
 
+    /// Whether these are requests like this, or all others.
+    fn is_assumed(&self, when: &When) -> bool {
+        self.assumed.iter().any(|(assumed, _)| assumed == when)
+    }
+
     /// What the assumed cases say of requests like this.
     fn like(&self, when: &When) -> Truth {
         if let Some(known) = self.edited(when) {
@@ -654,13 +664,6 @@ impl Edits {
         }
         out
     }
-}
-
-/// Whether a rule ends its list where nothing comes behind it but others that end it: then it does not matter whether it holds.
-pub(super) fn ends_nothing(rules: &[Rule], at: usize) -> bool {
-    let Some(rule) = rules.get(at) else { return false };
-    let behind = rules.iter().skip(at).filter(|other| other.list == rule.list);
-    behind.into_iter().all(|other| other.action == Action::Stop)
 }
 
 /// Whether a rule keeps requests out.
@@ -730,6 +733,8 @@ fn truth(walk: &mut Walk<'_>, state: &State, condition: &Condition, beyond: bool
         }
         Test::BodyOver(_) | Test::Rate(_) | Test::User(_) => constant(beyond),
         Test::Requests => Truth::Yes,
+        Test::Said(when) if state.is_assumed(when) => state.like(when),
+        Test::Said(_) => Truth::Unknown(UNBELIEVED.to_owned()),
         Test::Unknown(why) => Truth::Unknown(why.clone()),
     })
 }

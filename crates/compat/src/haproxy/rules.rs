@@ -6,6 +6,7 @@ use super::acl::{About, Acls, Condition, Reader, Test};
 use super::sections::{Kind, Proxy};
 use super::syntax::Line;
 use crate::cells::{Language, canonical, canonical_start};
+use crate::conditions::When;
 use crate::expressions::literal;
 use crate::migration::Place;
 
@@ -86,6 +87,21 @@ pub(crate) struct Rule {
     pub(crate) shown: String,
     /// By what name the table of the proxy is known.
     pub(crate) proxy: String,
+}
+
+impl Rule {
+    /// Whom a redirect is for that asks what a proxy in front says of how the client came.
+    pub(crate) fn redirected(&self) -> Option<&When> {
+        let Action::Respond(words) = &self.action else { return None };
+        self.condition.said().filter(|_| words.first().is_some_and(|word| word == "redirect"))
+    }
+}
+
+/// Whether a rule ends its list where nothing comes behind it but others that end it: then it does not matter whether it holds.
+pub(super) fn ends_nothing(rules: &[Rule], at: usize) -> bool {
+    let Some(rule) = rules.get(at) else { return false };
+    let behind = rules.iter().skip(at).filter(|other| other.list == rule.list);
+    behind.into_iter().all(|other| other.action == Action::Stop)
 }
 
 /// The rules of a proxy.

@@ -6,8 +6,8 @@ use ipnet::IpNet;
 
 use super::Making;
 use super::acl::{Counted, Test, Truth};
-use super::program::ends_nothing;
-use super::rules::{Action, CONTENT, Rule};
+use super::criterion::UNBELIEVED;
+use super::rules::{Action, CONTENT, Rule, ends_nothing};
 use super::sections::{Kind, Proxy};
 use super::template::Facts;
 use crate::addresses::{self, lists};
@@ -443,6 +443,7 @@ fn assumed(rule: &Rule, facts: Facts, beyond: Option<bool>, like: &dyn Fn(&When)
         Test::Requests | Test::BodyOver(_) | Test::User(_) | Test::Hosts(_) | Test::Paths(_) => {
             Truth::Unknown("there are no requests where bytes are forwarded".to_owned())
         }
+        Test::Said(_) => Truth::Unknown(UNBELIEVED.to_owned()),
         Test::Unknown(why) => Truth::Unknown(why.clone()),
     })
 }

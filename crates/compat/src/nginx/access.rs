@@ -14,7 +14,6 @@ use super::values::Values;
 use super::{guards, known};
 use crate::addresses::{Rule, lists, network};
 use crate::files::Unread;
-use crate::header_fields::field_fits;
 use crate::migration::absolute;
 use crate::native::{Map, Value, bytes};
 
@@ -256,14 +255,14 @@ impl Making<'_> {
         let mut comments = Vec::new();
         let mut copied = Vec::new();
         for set in scope.all(&["auth_request_set"]) {
-            let field = asked_for(scope, set.arg(0)).filter(|field| field_fits(field, "").is_ok());
+            let field = asked_for(scope, set.arg(0)).filter(|field| config::is_subject_field(field));
             let sent = scope.all(&["proxy_set_header"]).into_iter().any(|header| header.arg(1) == set.arg(0));
             match field {
                 Some(field) if sent => copied.push(field),
                 _ => comments.push(self.report.left_out(
                     &set.place,
                     &set.shown(),
-                    "only fields of the service's response that `proxy_set_header` sends on are copied",
+                    "only fields of the service's response that `proxy_set_header` sends on, and that have no other meaning, are copied",
                 )),
             }
         }

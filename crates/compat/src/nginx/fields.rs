@@ -127,6 +127,7 @@ impl Making<'_> {
                 let how = "what a request says of itself is believed of `trusted_proxies` alone";
                 route.comment(self.report.differs(&directive.place, &directive.shown(), how));
             }
+            let copied = asked_for(scope, value);
             match field.as_str() {
                 "host" => host = Some(directive),
                 "upgrade" => upgrades |= !value.is_empty(),
@@ -138,9 +139,13 @@ impl Making<'_> {
                 }
                 field if self.forwarding.writes(field) && is_ours(field, value) => _ = ours.insert(field.to_owned()),
                 _ if value.is_empty() => _ = remove.insert(field),
-                _ if let Some(header) = asked_for(scope, value) => {
+                // The policy does not copy it, which the finding for `auth_request_set` says.
+                _ if copied.as_ref().is_some_and(|header| !config::is_subject_field(header)) => {
+                    _ = remove.insert(field)
+                }
+                _ if copied.is_some() => {
                     // Under its own name the policy copies it.
-                    if header != field && field_fits(&field, "").is_ok() {
+                    if let Some(header) = copied.filter(|header| *header != field && field_fits(&field, "").is_ok()) {
                         set.insert(field, format!("{{header.{header}}}"));
                     }
                 }

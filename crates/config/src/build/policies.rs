@@ -319,6 +319,11 @@ fn subject_field(name: String) -> Result<String, Fault> {
     Err(Fault::new(what, "use another name such as `x-user`"))
 }
 
+/// Whether an upstream may be told in this field who the client is: `copy` of `forward_auth` takes it.
+pub fn is_subject_field(name: &str) -> bool {
+    subject_field(name.to_owned()).is_ok()
+}
+
 /// An origin as browsers write it (RFC 6454 §6.2): in lower case, without a path, and without the port that the scheme has by itself.
 fn origin(text: &str) -> Result<OriginPattern, Fault> {
     let wrong = |what: &str| {

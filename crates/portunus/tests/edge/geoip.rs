@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::UdpSocket;
+use std::net::{Shutdown, UdpSocket};
 use std::path::Path;
 
 use crate::harness::{Gate, PATIENCE, Upstream, connect, exchange, statuses, wait_until};
@@ -145,9 +145,10 @@ admin: {{ bind: \"127.0.0.2:0\" }}
         let mut stream = connect(gate.address("tcp"));
         let header = format!("PROXY TCP4 {} 127.0.0.1 4000 80\r\n", client.map(|byte| byte.to_string()).join("."));
         stream.write_all(header.as_bytes()).unwrap();
-        let _ = stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        let _ = stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        // The upstream's connection ends with this one. A tunnel that may not be is closed or reset.
+        let _ = stream.shutdown(Shutdown::Write);
         let mut bytes = Vec::new();
-        // A tunnel that may not be is closed or reset.
         let _ = stream.read_to_end(&mut bytes);
         assert_eq!(bytes.starts_with(b"HTTP/1.1 200 "), passes, "{client:?}");
     }

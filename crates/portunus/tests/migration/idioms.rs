@@ -100,6 +100,44 @@ fn redirects_to_https_by_the_field_of_a_proxy_are_carried() {
     assert!(yaml.contains("status: 501") && said[0].contains("any client may send"), "{said:?}\n{yaml}");
 }
 
+/// The same of HAProxy, with other conditions beside it.
+#[test]
+fn redirects_to_https_by_the_field_of_a_proxy_are_carried_from_haproxy() {
+    for (acl, condition) in [
+        ("", "if { hdr(X-Forwarded-Proto) http }"),
+        ("", "unless { req.hdr(x-forwarded-proto) -i https }"),
+        ("acl plain hdr(x-forwarded-proto) -i http", "if plain"),
+        ("acl plain hdr(x-forwarded-proto) http", "if plain { path_beg /a }"),
+    ] {
+        let text = format!(
+            "{HAPROXY_DEFAULTS}frontend www\n mode http\n bind @web@\n {acl}\n http-request redirect scheme https code 301 {condition}\n default_backend app\nbackend app\n mode http\n server one @A@"
+        );
+        let site = Beside::start_edited(&Program::Haproxy, &text, &["web"], "trusted_proxies: [127.0.0.1]\n");
+        let said = site.left_out();
+        assert!(said.len() == 1 && said[0].contains("add `trusted_proxies: [ADDRESS]`"), "{said:?}");
+        let request = |field: &str| format!("GET /a?b=c HTTP/1.1\nHost: a.test{field}");
+        let all = ["", "\nX-Forwarded-Proto: http", "\nX-Forwarded-Proto: https"].map(request);
+        site.compare(&all.iter().map(|request| ("web", request.as_str())).collect::<Vec<_>>());
+        let site = Beside::start(&Program::Haproxy, &text, &["web"]);
+        let without = site.ask("web", &request(""));
+        for request in &all {
+            assert_eq!(site.ask("web", request)[1].status, without[1].status, "{condition}");
+        }
+    }
+    // Nothing but redirects hangs on it.
+    for rule in [
+        "deny if { hdr(x-forwarded-proto) http }",
+        "deny unless { hdr(x-forwarded-proto) https }",
+        "set-header X-A 1 if { hdr(x-forwarded-proto) http }",
+    ] {
+        let text = format!(
+            "frontend www\n mode http\n bind :80\n http-request {rule}\n default_backend app\nbackend app\n mode http\n server one 127.0.0.1:1"
+        );
+        let (_, said) = imported("haproxy", &text);
+        assert!(said.iter().any(|line| line.contains("nothing is decided by it")), "{rule}: {said:?}");
+    }
+}
+
 #[test]
 fn a_value_that_is_not_a_text_is_a_condition() {
     let site = Beside::nginx(

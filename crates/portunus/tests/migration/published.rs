@@ -183,6 +183,24 @@ fn who_has_signed_in_goes_on_under_the_name_that_the_application_reads() {
     }
 }
 
+/// What the service says of the client's address cannot be copied under that name, and what the client says of it is not what was meant.
+#[test]
+fn a_field_with_a_meaning_of_its_own_is_not_copied_and_not_believed() {
+    for (from, to) in [("x_real_ip", "X-Real-IP"), ("authorization", "Authorization"), ("x_forwarded_for", "X-User")] {
+        let site = Beside::nginx(&format!(
+            "server {{ listen @web@;
+            location = /auth {{ internal; proxy_pass http://@B@/verify; proxy_pass_request_body off; proxy_set_header Content-Length \"\"; }}
+            location / {{ auth_request /auth; auth_request_set $it $upstream_http_{from}; proxy_set_header {to} $it; proxy_pass http://@A@; }} }}"
+        ));
+        let left = site.left_out();
+        assert!(left.iter().any(|line| line.contains("auth_request_set")), "{left:?}: {}", site.yaml());
+        let [theirs, ours] = site.ask("web", &format!("GET / HTTP/1.1\nHost: a.test\n{to}: evil"));
+        let (theirs, ours) = (theirs.seen.unwrap().3, ours.seen.unwrap().3);
+        let field = to.to_ascii_lowercase();
+        assert_eq!((theirs.get(&field), ours.get(&field)), (None, None), "{}", site.yaml());
+    }
+}
+
 /// As the documentation of Authelia, authentik, oauth2-proxy and Vouch has it. What to come back to is one value here; nginx lets its `&` begin the next.
 #[test]
 fn who_has_not_signed_in_is_sent_to_the_page() {
