@@ -9,7 +9,6 @@ use std::cell::Cell;
 
 use config::{Expression, PathPattern, Segment};
 
-use super::ambiguous::spells_escapes;
 use super::decoded_path;
 use super::params::Params;
 use super::starts::Starts;
@@ -27,12 +26,14 @@ pub(super) struct Tree {
     empty_values: bool,
     /// Whether some route redirects to a path that would match.
     pub(super) redirects: bool,
-    /// Whether some pattern is an expression.
+    /// Whether some pattern is an expression, or some condition is on the path.
     pub(super) has_expressions: bool,
     /// Whether some expression spells escapes.
     pub(super) spells_escapes: bool,
     /// Whether its routes are taken in order: the lowest number first.
     pub(super) is_ordered: bool,
+    /// Whether the text of its patterns is decoded: it is for readings of paths.
+    pub(super) is_decoded: bool,
     /// Whether some expression is for decoded paths.
     has_decoded: bool,
 }
@@ -134,6 +135,7 @@ impl Tree {
             has_expressions: false,
             spells_escapes: false,
             is_ordered: false,
+            is_decoded: false,
             has_decoded: false,
         }
     }
@@ -143,7 +145,6 @@ impl Tree {
         self.empty_values |= empty_values;
         self.has_expressions |= pattern.expression().is_some();
         self.has_decoded |= pattern.expression().is_some_and(Expression::is_decoded);
-        self.spells_escapes |= spells_escapes(pattern);
         let mut at = 0;
         for segment in &pattern.segments {
             at = match segment {
