@@ -215,13 +215,15 @@ impl When {
             name: condition.name.clone(),
             any: condition.any.iter().map(of_match).collect(),
         };
-        let conditions = config::Conditions {
-            values: self.values.iter().map(of_value).collect(),
-            client: self.client.clone(),
-            server_name: self.server_name.iter().map(|name| config::HostPattern::of_text(name)).collect(),
-            ..config::Conditions::default()
-        };
-        let (count, exactness) = conditions.exactness();
+        let mut all: Vec<config::Condition> = self.values.iter().map(of_value).map(config::Condition::Value).collect();
+        if !self.client.is_empty() {
+            all.push(config::Condition::Client(self.client.clone()));
+        }
+        if !self.server_name.is_empty() {
+            let names = self.server_name.iter().map(|name| config::HostPattern::of_text(name));
+            all.push(config::Condition::ServerName(names.collect()));
+        }
+        let (count, exactness) = config::Conditions(all).exactness();
         (count + self.weight, exactness, !self.methods.is_empty())
     }
 

@@ -40,7 +40,7 @@ mod variables;
 
 pub use access_log::*;
 pub use acme::*;
-pub use conditions::{Conditions, Ja4Pattern, ValueCondition, ValueMatch, ValueOf};
+pub use conditions::*;
 pub use datagram::{AllowedDestination, DatagramHeader, SourceConfig, TargetsConfig, UdpListenerConfig};
 pub use geoip::{Country, GeoipConfig, Origins};
 pub use place::{Bindable, Place, places};

@@ -161,7 +161,8 @@ fn unknown_key(object: &'static Object, given: &str, span: Span, named: Named<'_
         let fix = format!("write it under `set`: `set: {{ {}: ... }}`", scalar_in_flow(given));
         return problems.add(span, format!("unknown key {} in {}", shown(given), named.subject()), fix);
     }
-    let near = if problems.is_full() { None } else { closest(given, names()) };
+    // `and` is no slip of `any`, but its opposite.
+    let near = if problems.is_full() || given == "and" { None } else { closest(given, names()) };
     let fix = match (foreign::fix(given), near) {
         (_, Some(name)) => format!("did you mean `{name}`?"),
         (Some(fix), None) => fix.to_owned(),

@@ -40,6 +40,7 @@ fn rejected(config: &Config, routes: &RouteTable, route: &RouteConfig) -> Option
 fn is_ambiguous(routes: &RouteTable, step: &Step<'_>) -> bool {
     let info = step.info();
     let (head, located) = (&step.head, Located::default());
-    let sought = Sought { head, client: step.client, tls: info.as_ref(), subject: None, located };
+    let (client, tls, arrival) = (step.client, info.as_ref(), step.arrival());
+    let sought = Sought { head, client, tls, subject: None, located, arrival };
     matches!(routes.find(&step.listener.name, sought), Routed::AmbiguousPath)
 }

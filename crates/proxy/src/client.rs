@@ -15,7 +15,7 @@ use wire::proxy_protocol::ProxyInfo;
 
 use crate::certificates::TlsRule;
 
-pub use forwarded::RequestClient;
+pub use forwarded::{RequestClient, reported};
 pub use header::{NotIdentified, read_header};
 pub use networks::{AddressSet, load_networks, read_list};
 pub use trust::TrustList;

@@ -115,15 +115,21 @@ impl Conn {
 
     /// Its addresses as text, written once. Of the port a PROXY header knows more than the listener.
     pub fn texts(&self) -> &Texts {
-        self.texts.get_or_init(|| {
-            let is_reported = self.reported.as_ref().is_some_and(|reported| reported.destination.is_some());
-            let configured = self.listener.options.public_port.filter(|_| !is_reported);
-            Texts {
-                peer: ShortText::of_address(self.client.map(|client| client.ip())),
-                port: ShortText::of_number(u64::from(configured.unwrap_or(self.local_port))),
-                is_port_said: is_reported || configured.is_some(),
-            }
+        self.texts.get_or_init(|| Texts {
+            peer: ShortText::of_address(self.client.map(|client| client.ip())),
+            port: ShortText::of_number(u64::from(self.port())),
+            is_port_said: self.is_port_reported() || self.listener.options.public_port.is_some(),
         })
+    }
+
+    /// The port that the client connected to, as a PROXY header or the configuration says, else that of our socket; 0 on Unix sockets.
+    pub fn port(&self) -> u16 {
+        let configured = self.listener.options.public_port.filter(|_| !self.is_port_reported());
+        configured.unwrap_or(self.local_port)
+    }
+
+    fn is_port_reported(&self) -> bool {
+        self.reported.as_ref().is_some_and(|reported| reported.destination.is_some())
     }
 }
 

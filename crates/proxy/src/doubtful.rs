@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use config::{
-    AcmeConfig, Action, AdminConfig, ChallengeKind, Conditions, Config, ContractChoice, Endpoint, ForwardTo,
+    AcmeConfig, Action, AdminConfig, ChallengeKind, Condition, Conditions, Config, ContractChoice, Endpoint, ForwardTo,
     HostPattern, ListenerConfig, ServerAddress, Service, TlsConfig, TlsSettings, Trust, canonical_network,
 };
 use ipnet::IpNet;
@@ -160,7 +160,7 @@ fn idle_conditions(config: &Config) -> Vec<String> {
     texts
 }
 
-/// The key of a condition that no connection to these listeners fulfills, and what they lack.
+/// The key of a condition without which none of these hold, that no connection to these listeners fulfills, and what they lack.
 fn idle_condition(when: &Conditions, listeners: &[&ListenerConfig]) -> Option<(&'static str, &'static str)> {
     let asks = |tls: &TlsConfig| {
         let settings = tls.names.values().chain([&tls.settings]);
@@ -168,10 +168,19 @@ fn idle_condition(when: &Conditions, listeners: &[&ListenerConfig]) -> Option<(&
     };
     let mut tls = listeners.iter().filter_map(|listener| listener.tls.as_ref());
     let (has_tls, has_certificates) = (tls.clone().next().is_some(), tls.any(asks));
-    let by_tls = [("ja4", when.ja4.is_empty()), ("server_name", when.server_name.is_empty())];
-    let idle = by_tls.into_iter().find(|(_, is_empty)| !is_empty && !has_tls).map(|(key, _)| (key, "has `tls`"));
-    let is_idle = !when.certificate.is_empty() && !has_certificates;
-    idle.or(is_idle.then_some(("certificate", "asks for client certificates")))
+    let idle = |condition: &Condition| match condition {
+        Condition::Ja4(_) if !has_tls => Some(("ja4", "has `tls`")),
+        Condition::ServerName(_) if !has_tls => Some(("server_name", "has `tls`")),
+        Condition::Certificate(_) if !has_certificates => Some(("certificate", "asks for client certificates")),
+        Condition::All(items) => items.iter().find_map(|item| idle_condition(item, listeners)),
+        // Of alternatives, all.
+        Condition::Any(items) => {
+            let each: Option<Vec<_>> = items.iter().map(|item| idle_condition(item, listeners)).collect();
+            each.and_then(|each| each.first().copied())
+        }
+        _ => None,
+    };
+    when.0.iter().find_map(idle)
 }
 
 /// Authorities look for proofs where nothing listens.

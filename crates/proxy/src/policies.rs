@@ -28,7 +28,7 @@ use crate::client::AddressSet;
 use crate::configured_map::ConfiguredMap;
 use crate::geoip::{Geoip, Located};
 use crate::host_map::HostMap;
-use crate::route::{Sought, conditions};
+use crate::route::{Sought, conditions, unmet};
 use bandwidth::Tables;
 pub use bandwidth::{ConnectionMeters, Throttle, Throttles};
 use concurrency::ConcurrencyTable;
@@ -131,6 +131,11 @@ impl ActivePolicy {
     /// Whether it is asked about such a request.
     pub fn concerns(&self, sought: &Sought<'_>) -> bool {
         conditions::hold(&self.config.when, sought)
+    }
+
+    /// Why it is not asked about such a request, in words.
+    pub fn unmet(&self, sought: &Sought<'_>) -> Option<String> {
+        unmet(&self.config.when, sought)
     }
 
     /// Whether somebody may pass; counts it if it may. Where it is one of a number that is limited, the permit is to be held for as long as it lasts. What is counted by

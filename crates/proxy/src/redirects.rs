@@ -122,7 +122,8 @@ impl<'a> Site<'a> {
         }
         let info = step.info();
         let located = Located::default();
-        let sought = Sought { head: &step.head, client: step.client, tls: info.as_ref(), subject: None, located };
+        let (head, client, tls, arrival) = (&step.head, step.client, info.as_ref(), step.arrival());
+        let sought = Sought { head, client, tls, subject: None, located, arrival };
         let Routed::Found(route, params) = self.routes.find(&step.listener.name, sought) else {
             return Response::Other;
         };

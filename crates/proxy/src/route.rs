@@ -17,6 +17,8 @@
 //! 7. A host (on a listener) whose routes are in order has no other routes. Of these, the first whose pattern, methods and conditions fit wins, in place
 //!    of rules 3 and 4; HEAD fits where GET does. A path that other servers could read as one of any other of them, or of none, is rejected.
 //!
+//! 8. What a condition says of the path holds of each reading as rules 5 and 7 have it, as if it were part of the pattern.
+//!
 //! `tree.rs` searches, `starts.rs` finds prefixes, `compile.rs` builds and reports conflicts, `template.rs` writes what goes upstream, `lenient.rs` holds what only
 //! front doors ask for. The answers to what is not found are given by `http/`.
 
@@ -25,9 +27,12 @@ mod compile;
 pub(crate) mod conditions;
 mod contenders;
 mod decoded_path;
+mod exclusion;
 mod lenient;
 mod methods;
 mod params;
+mod reasons;
+mod single_pattern;
 mod starts;
 mod template;
 #[cfg(test)]
@@ -40,18 +45,19 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use config::{Config, RouteConfig, Segment, Service};
+use config::{Conditions, Config, RouteConfig, Segment, Service};
 
 use wire::http::Method;
 use wire::http::readings::{Patterns, escaped, is_void};
 
 use crate::host_map::HostMap;
 pub(crate) use ambiguous::readings;
-use ambiguous::{MAX_COMPARED_BYTES, is_more_specific, spells_escapes};
-pub use conditions::{Sought, held_share, share};
+use ambiguous::{MAX_COMPARED_BYTES, is_more_specific};
+pub use conditions::{Arrival, Sought, held_share, share};
 pub use contenders::{Contender, Standing};
 use methods::MethodSet;
 pub use params::{MAX_PARAMS, Params};
+pub(crate) use reasons::unmet;
 pub use template::{BadParameter, build_authority, build_location, build_target};
 use tree::{Candidates, Tree};
 pub use values::{Noted, Values};
@@ -128,17 +134,29 @@ pub struct CompiledRoute {
     /// Its position among `Config::routes`, for per-route counters.
     pub index: usize,
     methods: MethodSet,
+    /// Its conditions with the text of paths in them decoded, where that makes a difference: what readings of a path are judged by.
+    decoded_when: Option<Conditions>,
+    /// Whether its conditions have paths in them.
+    judges_path: bool,
+    /// Whether its path, or one in its conditions, is an expression that spells escapes.
+    spells_escapes: bool,
 }
 
 impl CompiledRoute {
-    /// Whether the request is as the route demands beside host, method and path.
-    fn suits(&self, sought: &Sought<'_>) -> bool {
-        conditions::hold(&self.config.when, sought)
+    /// Whether the request is as the route demands beside host, method and path, if this is its path.
+    fn suits(&self, sought: &Sought<'_>, path: &[u8], tree: &Tree) -> bool {
+        let when = self.decoded_when.as_ref().filter(|_| tree.is_decoded).unwrap_or(&self.config.when);
+        conditions::hold_at(when, sought, path)
     }
 
     /// Whether the route takes the parameters of a request and suits it, whatever its method.
-    fn takes(&self, sought: &Sought<'_>, candidates: &Candidates<'_, '_>) -> bool {
-        (!candidates.has_empty || self.config.lenient.empty_parameters) && self.suits(sought)
+    fn takes(&self, sought: &Sought<'_>, path: &[u8], tree: &Tree, candidates: &Candidates<'_, '_>) -> bool {
+        (!candidates.has_empty || self.config.lenient.empty_parameters) && self.suits(sought, path, tree)
+    }
+
+    /// Whether what it does not take is left to others on purpose, or to nobody: that is so of expressions, and where conditions look at the path.
+    fn leaves_others(&self) -> bool {
+        self.judges_path || self.config.path.expression().is_some()
     }
 
     /// Whether both stand for one route of the file, which may have several paths.
@@ -155,7 +173,9 @@ impl RouteTable {
     pub fn compile(config: &Config) -> Result<RouteTable, Vec<String>> {
         let http = config.listeners.iter().filter(|listener| matches!(listener.service, Service::Http));
         let listeners: Vec<&str> = http.map(|listener| listener.name.as_str()).collect();
-        RouteTable::compile_routes(&listeners, &config.routes)
+        let mut table = RouteTable::compile_routes(&listeners, &config.routes)?;
+        table.methods.extend(config.policies.values().flat_map(|policy| methods::named_in(&policy.when)));
+        Ok(table)
     }
 
     /// Finds the route for a request on `listener`. Allocates nothing if one is found.
@@ -217,10 +237,11 @@ impl RouteTable {
             return false;
         }
         let decoded = view.decoded.as_ref().and_then(|view| view.tree(head.host()));
-        let patterns = Patterns { expressions: tree.most_expressions > 0, escapes: decoded.is_some() };
+        let expressions = tree.most_expressions + tree.judging;
+        let patterns = Patterns { expressions: expressions > 0, escapes: decoded.is_some() };
         let readings = readings(head, patterns);
         let length: usize = readings.iter().map(Vec::len).sum();
-        if length.saturating_mul(tree.most_expressions) > MAX_COMPARED_BYTES {
+        if length.saturating_mul(expressions) > MAX_COMPARED_BYTES {
             return true;
         }
         let is_hidden = |reading: Vec<u8>| {
@@ -229,9 +250,8 @@ impl RouteTable {
             let is_guarded = other.is_some_and(|other| {
                 let (one, other) = (&route.config.path, &other.config.path);
                 is_more_specific(other, one) || !is_more_specific(one, other)
-            });
-            let is_left =
-                route.config.path.expression().is_some() && !self.is_meant_escaped(tree, sought, route, &reading);
+            }) || other.is_some_and(|other| other.judges_path);
+            let is_left = route.leaves_others() && !self.is_meant_escaped(tree, sought, route, &reading);
             is_another && (tree.is_ordered || is_guarded || is_left || has_void_parameter(head.path(), route, params))
         };
         readings.into_iter().any(is_hidden) || self.is_spelled_otherwise(tree, sought, route)
@@ -239,7 +259,7 @@ impl RouteTable {
 
     /// Whether the expression of a route spells escapes, and takes a reading if that is escaped.
     fn is_meant_escaped(&self, tree: &Tree, sought: &Sought<'_>, route: &CompiledRoute, reading: &[u8]) -> bool {
-        let escaped = if spells_escapes(&route.config.path) { escaped(reading) } else { None };
+        let escaped = if route.spells_escapes { escaped(reading) } else { None };
         let found = escaped.and_then(|escaped| self.search(tree, sought, &escaped));
         found.is_some_and(|(found, _)| found.is_same_route(route))
     }
@@ -248,7 +268,7 @@ impl RouteTable {
     fn is_spelled_otherwise(&self, tree: &Tree, sought: &Sought<'_>, route: &CompiledRoute) -> bool {
         let escaped = if tree.spells_escapes { escaped(sought.head.path()) } else { None };
         let other = escaped.and_then(|escaped| self.search(tree, sought, &escaped));
-        other.is_some_and(|(other, _)| !other.is_same_route(route) && spells_escapes(&other.config.path))
+        other.is_some_and(|(other, _)| !other.is_same_route(route) && other.spells_escapes)
     }
 
     /// The most specific route of `tree` for what is sought, but with this path; where its routes are in order, the first.
@@ -257,8 +277,9 @@ impl RouteTable {
         tree.search_before(path, &before, |candidates| {
             let numbers = candidates.routes.iter().take_while(|number| **number < before.get());
             let mut routes = numbers.filter_map(|number| Some((*number, self.routes.get(*number as usize)?)));
-            let taken = routes
-                .find(|(_, route)| route.methods.contains(&sought.head.method) && route.takes(sought, &candidates));
+            let taken = routes.find(|(_, route)| {
+                route.methods.contains(&sought.head.method) && route.takes(sought, path, tree, &candidates)
+            });
             let Some((number, route)) = taken else { return false };
             found = Some((route, *candidates.params));
             if tree.is_ordered {

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use config::{
-    Comparison, Conditions, Config, HostPattern, ListenerConfig, PathPattern, RouteConfig, Segment, Service,
-    ValueCondition, ValueMatch, ValueOf,
+    Comparison, Condition, Conditions, Config, Endpoint, HostPattern, ListenerConfig, PathPattern, RouteConfig,
+    Segment, Service, ValueCondition, ValueMatch, ValueOf,
 };
 use tls::{Info, PeerCertificate};
 use wire::http::RequestHead;
@@ -13,6 +13,12 @@ use wire::http::percent;
 use wire::http::target::{canonical_authority, read_origin_form};
 
 use crate::addressed;
+use crate::geoip::Located;
+use crate::route::conditions::hold;
+use crate::route::{Arrival, Sought};
+
+/// Most values by one name, and most bytes of one, that an example has.
+const MOST: usize = 64;
 
 /// A request on its way.
 #[derive(Debug)]
@@ -64,53 +70,130 @@ impl Step<'_> {
         let host = std::str::from_utf8(self.head.host()).ok();
         Some(addressed::usual_tls(host, self.certificate.clone().map(Box::new)))
     }
+
+    /// How it comes here.
+    pub fn arrival(&self) -> Arrival<'static> {
+        let port = |endpoint: &Endpoint| match endpoint {
+            Endpoint::Tcp(address) => Some(address.port()),
+            Endpoint::Unix(_) => None,
+        };
+        let port = self.listener.options.public_port.or_else(|| self.listener.bind.iter().find_map(port));
+        Arrival { port: port.unwrap_or(0), is_secure: self.listener.tls.is_some(), ..Arrival::default() }
+    }
+
+    /// Whether it is as conditions demand.
+    fn meets(&self, conditions: &Conditions) -> bool {
+        let info = self.info();
+        let (client, tls, located, arrival) = (self.client, info.as_ref(), Located::default(), self.arrival());
+        hold(conditions, &Sought { head: &self.head, client, tls, subject: None, located, arrival })
+    }
 }
 
-/// A request that a route takes, unless another one goes before it; none where its conditions cannot be met here.
+/// A request that a route takes, unless another one goes before it; none where its conditions cannot be met here, or nobody knows how.
 fn sample<'a>(route: &RouteConfig, listener: &'a Arc<ListenerConfig>, host: &str, path: &str) -> Option<Step<'a>> {
-    let Conditions { values, client, certificate, .. } = &route.when;
-    let mut head = RequestHead { method: route.methods.first().cloned().unwrap_or_default(), ..RequestHead::default() };
-    let mut target = path.to_owned();
-    for condition in values {
-        add(condition, &mut target, &mut head)?;
-    }
+    let head = RequestHead { method: route.methods.first().cloned().unwrap_or_default(), ..RequestHead::default() };
+    let mut draft = Draft { target: path.to_owned(), head, client: None, certificate: None };
+    draft.meet(&route.when)?;
+    let Draft { target, mut head, client, certificate } = draft;
     read_origin_form(target.as_bytes(), &mut head).ok()?;
     canonical_authority(host.as_bytes(), &mut head.authority).ok()?;
-    let certificate = match certificate.first() {
-        None => None,
-        // Of other kinds of names, and of wildcards, no example is made.
-        Some(san) => Some(with_name(san.strip_prefix("DNS:").filter(|name| !name.contains('*'))?)),
-    };
-    Some(Step { listener, head, client: client.first().map(|network| network.addr()), certificate })
+    let step = Step { listener, head, client, certificate };
+    // Of a tree one way was tried, and what `not` demands was left to chance.
+    (!route.when.has_groups() || step.meets(&route.when)).then_some(step)
 }
 
-/// Has a request meet a condition.
-fn add(condition: &ValueCondition, target: &mut String, head: &mut RequestHead) -> Option<()> {
-    let value = match condition.any.first()? {
-        ValueMatch::Absent => return Some(()),
-        ValueMatch::Present => "x".to_owned(),
-        ValueMatch::Exact(text) | ValueMatch::Prefix(text) => text.clone(),
-        ValueMatch::Regex(expression) => expression.a_match(&mut Comparison::of_values())?,
-    };
-    match condition.of {
-        ValueOf::Header => head.fields.push(condition.name.as_bytes(), value.as_bytes()),
-        ValueOf::Cookie => head.fields.push(b"cookie", format!("{}={value}", condition.name).as_bytes()),
-        ValueOf::Query => {
-            target.push(if target.contains('?') { '&' } else { '?' });
-            let mut encoded = Vec::new();
-            for (at, text) in [&condition.name, &value].into_iter().enumerate() {
-                encoded.extend((at > 0).then_some(b'='));
-                text.bytes().for_each(|byte| match percent::is_unreserved(byte) {
-                    true => encoded.push(byte),
-                    false => percent::push(byte, &mut encoded),
-                });
+/// A request that is put together.
+struct Draft {
+    target: String,
+    head: RequestHead,
+    client: Option<IpAddr>,
+    certificate: Option<PeerCertificate>,
+}
+
+impl Draft {
+    /// Has it meet conditions; of alternatives the first.
+    fn meet(&mut self, conditions: &Conditions) -> Option<()> {
+        conditions.0.iter().try_for_each(|condition| match condition {
+            Condition::Value(value) => self.add(value),
+            Condition::All(items) => items.iter().try_for_each(|item| self.meet(item)),
+            Condition::Any(items) => self.meet(items.first()?),
+            Condition::Method(methods) => {
+                self.head.method = methods.first()?.clone();
+                Some(())
             }
-            target.push_str(std::str::from_utf8(&encoded).ok()?);
-        }
-        // Whose claims these are is known once a route is taken.
-        ValueOf::Claim => return None,
+            Condition::Version(versions) => {
+                self.head.version = *versions.first()?;
+                Some(())
+            }
+            Condition::Client(networks) => {
+                self.client = Some(networks.first()?.addr());
+                Some(())
+            }
+            Condition::Certificate(names) => {
+                // Of other kinds of names, and of wildcards, no example is made.
+                let name = names.first()?.strip_prefix("DNS:").filter(|name| !name.contains('*'))?;
+                self.certificate = Some(with_name(name));
+                Some(())
+            }
+            Condition::Path(_)
+            | Condition::Scheme(_)
+            | Condition::Port(_)
+            | Condition::ServerName(_)
+            | Condition::Ja4(_)
+            | Condition::Country(_)
+            | Condition::Asn(_)
+            | Condition::Not(_) => Some(()),
+        })
     }
-    Some(())
+
+    /// Has it meet one on a value.
+    fn add(&mut self, condition: &ValueCondition) -> Option<()> {
+        let mut wanted = condition.any.first()?;
+        if let ValueMatch::Of(_, one) = wanted {
+            wanted = one;
+        }
+        let (count, value) = match wanted {
+            ValueMatch::Absent => return Some(()),
+            ValueMatch::Present => (1, "x".to_owned()),
+            ValueMatch::Exact(text) | ValueMatch::Prefix(text) => (1, text.clone()),
+            ValueMatch::Regex(expression) => (1, expression.a_match(&mut Comparison::of_values())?),
+            ValueMatch::Number(bounds) => (1, bounds.least.to_string()),
+            ValueMatch::Count(bounds) => (usize::try_from(bounds.least).ok()?, "x".to_owned()),
+            ValueMatch::Length(bounds) => (1, "x".repeat(usize::try_from(bounds.least).ok().filter(is_little)?)),
+            ValueMatch::Of(..) => return None,
+        };
+        if !is_little(&count) {
+            return None;
+        }
+        (0..count).try_for_each(|_| self.add_value(condition.of, &condition.name, &value))
+    }
+
+    fn add_value(&mut self, of: ValueOf, name: &str, value: &str) -> Option<()> {
+        match of {
+            ValueOf::Header => self.head.fields.push(name.as_bytes(), value.as_bytes()),
+            ValueOf::Cookie => self.head.fields.push(b"cookie", format!("{name}={value}").as_bytes()),
+            ValueOf::Query => {
+                self.target.push(if self.target.contains('?') { '&' } else { '?' });
+                let mut encoded = Vec::new();
+                for (at, text) in [name, value].into_iter().enumerate() {
+                    encoded.extend((at > 0).then_some(b'='));
+                    text.bytes().for_each(|byte| match percent::is_unreserved(byte) {
+                        true => encoded.push(byte),
+                        false => percent::push(byte, &mut encoded),
+                    });
+                }
+                self.target.push_str(std::str::from_utf8(&encoded).ok()?);
+            }
+            // Whose claims these are is known once a route is taken.
+            ValueOf::Claim => return None,
+        }
+        Some(())
+    }
+}
+
+/// Whether an example may have so much of something.
+fn is_little(count: &usize) -> bool {
+    *count <= MOST
 }
 
 /// A certificate with this name.

@@ -168,7 +168,8 @@ impl Guard {
 fn taken(routes: &RouteTable, step: &Step<'_>) -> Option<usize> {
     let info = step.info();
     let (head, located) = (&step.head, Located::default());
-    let sought = Sought { head, client: step.client, tls: info.as_ref(), subject: None, located };
+    let (client, tls, arrival) = (step.client, info.as_ref(), step.arrival());
+    let sought = Sought { head, client, tls, subject: None, located, arrival };
     match routes.find(&step.listener.name, sought) {
         Routed::Found(route, _) => Some(route.index),
         _ => None,

@@ -3,7 +3,7 @@
 //!
 //! Which entry a request takes is `route::RouteTable`'s to say, and so is that a host has either a group or other routes.
 
-use super::conditions::expression;
+use super::conditions::{expression, expressions_in};
 use super::routes::Known;
 use super::template::{path_expression, path_prefix};
 use super::{Build, read};
@@ -13,7 +13,7 @@ use crate::yaml::Node;
 
 /// Most routes of a group.
 const MAX_ENTRIES: usize = 5_000;
-/// Most regular expressions of a group: those that begin alike are tried one after the other.
+/// Most regular expressions of a group, in paths and conditions: they are tried one after the other.
 const MAX_EXPRESSIONS: usize = 256;
 /// Most paths of a group, over all its routes.
 const MAX_PATHS: usize = 10_000;
@@ -78,15 +78,23 @@ impl Build<'_> {
             let what = format!("the group has more than {MAX_ENTRIES} routes");
             self.problems.add(item.span, what, "give routes that do the same several paths, or divide the host");
         }
-        let paths = list.items().iter().filter_map(|node| node.get("path")).flat_map(Node::one_or_many);
-        if let Some(path) = paths.clone().nth(MAX_PATHS) {
+        let mut paths = list.items().iter().filter_map(|node| node.get("path")).flat_map(Node::one_or_many);
+        if let Some(path) = paths.nth(MAX_PATHS) {
             let what = format!("the group has more than {MAX_PATHS} paths");
             self.problems.add(path.span, what, "write prefixes for paths that begin alike, or divide the host");
         }
-        if let Some(path) = paths.filter(|path| path.get("regex").is_some()).nth(MAX_EXPRESSIONS) {
+        let mut count = 0;
+        let of_entry = |node: &Node| {
+            ["path", "when"].into_iter().filter_map(|key| node.get(key)).map(expressions_in).sum::<usize>()
+        };
+        let first_above = list.items().iter().find(|node| {
+            count += of_entry(node);
+            count > MAX_EXPRESSIONS
+        });
+        if let Some(node) = first_above {
             let what = format!("the group has more than {MAX_EXPRESSIONS} regular expressions");
             self.problems.add(
-                path.span,
+                node.span,
                 what,
                 "write prefixes, or put several expressions into one, with `|` between them",
             );

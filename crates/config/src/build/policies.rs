@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use wire::http::field_kind::{FieldKind, is_own_of_client};
 
+use super::conditions::{Place, claim_of};
 use super::placeholders::{Claims, Scope};
 use super::routes::method;
 use super::template::Target;
@@ -54,7 +55,7 @@ impl<'a> KnownPolicies<'a> {
             keys.flat_map(Node::one_or_many).any(|part| part.get("claim").is_some())
         });
         let demanding = entries.iter().filter_map(|entry| {
-            let claim = read::mapping(&entry.value, "when")?.entry("claim")?;
+            let claim = claim_of(read::mapping(&entry.value, "when")?)?;
             Some((entry.key.as_str(), claim.key_span))
         });
         let demanding = demanding.collect();
@@ -155,15 +156,13 @@ impl Build<'_> {
 
     /// The requests that a policy is asked about. Whether somebody must say who they are is not left to what a request looks like.
     fn policy_conditions(&mut self, node: &Node) -> Conditions {
-        let mut when = Conditions::default();
-        let Some(entry) = node.entry("when") else { return when };
+        let Some(entry) = node.entry("when") else { return Conditions::default() };
         if let Some(other) = AUTHENTICATION.iter().chain(&["cors"]).find_map(|key| node.entry(key)) {
             let what = format!("`when` beside `{}`, which is asked for on all requests or on none", other.key);
             self.problems.add(entry.key_span, what, "name the policy on routes of their own, which may have a `when`");
         }
         // Whether a claim is known then is seen where the policy is named.
-        self.conditions(&entry.value, Claims::Verified, &mut when);
-        when
+        self.conditions(&entry.value, Place { claims: Claims::Verified, is_route: false }).unwrap_or_default()
     }
 
     /// A request shows one credential in `Authorization`.

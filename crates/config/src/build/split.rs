@@ -1,5 +1,6 @@
 //! `split` and `mirror` of a route.
 
+use super::conditions::Place;
 use super::placeholders::Claims;
 use super::routes::Known;
 use super::{Build, read};
@@ -22,15 +23,16 @@ impl Build<'_> {
         let mut is_whole = true;
         for item in list.items().iter().take(MAX_SHARES) {
             let group = item.get("upstream").and_then(|name| check(self, name));
-            let mut when = Conditions::default();
             let given = item.get("when");
-            is_whole &= group.is_some() && given.is_none_or(|node| self.conditions(node, claims, &mut when));
+            let place = Place { claims, is_route: false };
+            let when = given.map_or_else(|| Some(Conditions::default()), |node| self.conditions(node, place));
+            is_whole &= group.is_some() && when.is_some();
             if let (Some(_), Some(entry)) = (given, item.entry("weight")) {
                 let fix = "remove one of the two: a share with `when` gets all requests for which it holds, in the order of the file";
                 self.problems.add(entry.key_span, "`weight` beside `when`", fix);
             }
             let weight = if given.is_some() { 0 } else { read::int(item, "weight").unwrap_or(1) };
-            shares.extend(group.map(|group| Share { group, weight, when }));
+            shares.extend(group.zip(when).map(|(group, when)| Share { group, weight, when }));
         }
         if let Some(item) = list.items().get(MAX_SHARES) {
             self.problems.add(item.span, format!("more than {MAX_SHARES} shares"), "use fewer");

@@ -1,6 +1,6 @@
 //! The fields of requests that a configuration reads or writes, by name. Nobody else may be taken for one of them.
 
-use super::{Balance, Config, HashKey, LimitKey, RouteConfig, ValueOf, Variable};
+use super::{Balance, Conditions, Config, HashKey, LimitKey, RouteConfig, ValueOf, Variable};
 
 impl Config {
     /// Their names: of conditions, edits, templates, policies, limits, lists and hashes. Some more than once.
@@ -28,7 +28,7 @@ impl RouteConfig {
     fn request_fields(&self) -> impl Iterator<Item = &str> {
         let edits = &self.request_headers;
         let written = edits.set.iter().chain(&edits.add).map(|(name, _)| name.as_str());
-        let matched = self.conditions().flat_map(|when| &when.values).filter(|value| value.of == ValueOf::Header);
+        let matched = self.conditions().flat_map(Conditions::values).filter(|value| value.of == ValueOf::Header);
         let read = self.templates().flat_map(|template| template.variables()).filter_map(|variable| match variable {
             Variable::Header(name) => Some(name.as_str()),
             _ => None,

@@ -1,6 +1,6 @@
 //! Templates: text, and what stands between braces in it.
 
-use super::{Action, Conditions, Config, Forward, ForwardTo, RouteConfig, ValueOf};
+use super::{Action, Condition, Conditions, Config, Forward, ForwardTo, RouteConfig, ValueOf};
 
 /// Literal text with parameters in it. How a parameter is escaped depends on where it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -203,7 +203,7 @@ impl RouteConfig {
     /// The claims of tokens that it reads.
     pub(crate) fn claims(&self) -> impl Iterator<Item = &str> {
         let written = self.templates().flat_map(Template::claims);
-        let demanded = self.conditions().flat_map(|when| &when.values).filter(|value| value.of == ValueOf::Claim);
+        let demanded = self.conditions().flat_map(Conditions::values).filter(|value| value.of == ValueOf::Claim);
         written.chain(demanded.map(|value| value.name.as_str()))
     }
 }
@@ -218,7 +218,7 @@ impl Config {
         let mut conditions = self.routes.iter().flat_map(RouteConfig::conditions).chain(of_policies);
         let reads_file =
             |route: &RouteConfig| matches!(route.action, Action::Respond { variables: BodyVariables::File, .. });
-        conditions.any(|when| !when.ja4.is_empty())
+        conditions.any(|when| when.leaves().iter().any(|leaf| matches!(leaf, Condition::Ja4(_))))
             || templates.any(|template| template.variables().any(|variable| *variable == Variable::TlsJa4))
             || self.routes.iter().any(reads_file)
     }

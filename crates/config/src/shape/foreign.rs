@@ -51,6 +51,9 @@ const WORDS: &[(&[&str], &str)] = &[
         &["rule", "match", "matcher", "matchers", "matches", "acl", "if", "map", "geo"],
         "write what a request must be like as `hosts`, `path`, `methods` and `when` of a route; see docs/routing.md",
     ),
+    (&["or", "any_of", "one_of"], "write `any` with a list in `when`; see docs/routing.md"),
+    (&["and", "all_of"], "write `all` with a list in `when`, or the conditions beside each other; see docs/routing.md"),
+    (&["unless", "none_of"], "write `not` in `when`; see docs/routing.md"),
     (
         &["location", "locations", "paths", "path_prefix", "prefix", "uri", "path_beg", "handle"],
         "write `path` in a route: `path: /x/{*rest}` is everything below `/x`",

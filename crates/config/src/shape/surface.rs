@@ -103,6 +103,7 @@ pub(crate) static OBJECTS: &[&Object] = &[
     &PATH_EXPRESSION,
     &WHEN,
     &VALUE_MATCH,
+    &BOUNDS,
     &WHEN_CERTIFICATE,
     &SHARE,
     &MIRROR,

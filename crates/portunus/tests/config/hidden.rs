@@ -21,9 +21,10 @@ routes:
   - { name: b, path: /b, upstream: app, when: { cookie: { preview: [\"{}\", { prefix: \"{}\" }] } } }
   - { name: c, path: /c, upstream: app, when: { query: { v: { regex: \"{}[0-9]\" } } } }
   - { name: d, path: /c, upstream: app, when: { query: { v: { exact: \"{}\" } } } }
+  - { name: i, path: /i, upstream: app, when: { any: [{ not: { all: [{ header: { X-Deep: \"{}\" } }, { not: { cookie: { deep: { which: last, prefix: \"{}\" } } } }] } }, { query: { v: [{ which: all, regex: \"{}[0-9]\" }] } }] } }
   - { name: e, path: /e, upstream: app, rewrite: \"/x?key={}\", policies: asked }
   - { name: f, path: /f, redirect: { to: \"https://x.example/?key={}\", status: 302 } }
-  - { name: h, path: /h, request_headers: { set: { Authorization: \"Bearer {}\" } }, split: [{ upstream: auth, when: { header: { X-Beta: \"{}\" } } }, { upstream: app }] }
+  - { name: h, path: /h, request_headers: { set: { Authorization: \"Bearer {}\" } }, split: [{ upstream: auth, when: { header: { X-Beta: \"{}\" } } }, { upstream: auth, when: { not: { header: { X-Gamma: \"{}\" } } } }, { upstream: app }] }
 admin: { bind: \"127.0.0.2:0\", token: { file: token } }
 ";
 

@@ -12,6 +12,7 @@ mod bodies;
 mod claims;
 mod compression;
 mod concurrency;
+mod conditions;
 mod connections;
 mod declared_trailers;
 mod fields;

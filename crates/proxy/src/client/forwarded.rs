@@ -12,6 +12,23 @@ use wire::http::fields::trim_blanks;
 /// Addresses of trusted proxies that are passed on the way to the client; who has more in front of it is not known.
 const MAX_HOPS: usize = 32;
 
+/// What a trusted peer says in a field (lower case) that has one value. What comes more than once, or is malformed, is not believed: part of it
+/// may be the client's. Whether the peer is believed in it is the caller's to know.
+pub fn reported<'h>(fields: &'h Fields, name: &str) -> Option<&'h [u8]> {
+    let mut values = fields.get_all(name);
+    let (value, None) = (values.next()?, values.next()) else { return None };
+    let is_sane = match name {
+        "x-forwarded-proto" => value.len() <= 16 && value.iter().all(u8::is_ascii_alphanumeric),
+        "x-forwarded-port" => value.len() <= 5 && value.iter().all(u8::is_ascii_digit),
+        "x-request-id" => value.len() <= MAX_REQUEST_ID_BYTES && value.iter().all(u8::is_ascii_graphic),
+        _ => true,
+    };
+    (is_sane && !value.is_empty()).then_some(value)
+}
+
+/// Longest request id that is taken from a trusted peer, bytes.
+const MAX_REQUEST_ID_BYTES: usize = 128;
+
 /// Who sent a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestClient {

@@ -163,6 +163,8 @@ pub struct RouteView {
     pub action: &'static str,
     /// How it stands to the request.
     pub standing: Standing,
+    /// If it is taken: what of its conditions, if they are a tree, makes them hold.
+    pub because: Option<String>,
 }
 
 /// A policy.
@@ -407,6 +409,7 @@ fn route_view(contender: Contender<'_>) -> RouteView {
             Action::Validate(_) => "validate",
         },
         standing: contender.standing,
+        because: contender.because,
     }
 }
 

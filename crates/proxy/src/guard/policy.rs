@@ -30,8 +30,10 @@ pub(super) async fn check<'p>(
     ledger: &mut Ledger,
 ) -> Result<(), Rejection> {
     for policy in policies {
-        if !policy.concerns(&Sought { subject: Some(&ledger.subject), ..context.sought(head) }) {
-            rehearsal::skip(policy, ledger);
+        let sought = Sought { subject: Some(&ledger.subject), ..context.sought(head) };
+        if !policy.concerns(&sought) {
+            let why = if ledger.dry_run.is_some() { policy.unmet(&sought) } else { None };
+            rehearsal::skip(policy, why, ledger);
             continue;
         }
         if ledger.dry_run.is_some() {
@@ -88,8 +90,10 @@ pub(super) fn check_preflight<'p>(
 ) -> Result<(), Rejection> {
     let nobody = Subject::default();
     policies.into_iter().try_for_each(|policy| {
-        if !policy.concerns(&context.sought(head)) {
-            rehearsal::skip(policy, ledger);
+        let sought = context.sought(head);
+        if !policy.concerns(&sought) {
+            let why = if ledger.dry_run.is_some() { policy.unmet(&sought) } else { None };
+            rehearsal::skip(policy, why, ledger);
             return Ok(());
         }
         let checked = match ledger.dry_run {

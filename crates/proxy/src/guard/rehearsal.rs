@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use config::{LimitKey, PolicyConfig, PolicyMode, ValueOf};
+use config::{Condition, LimitKey, PolicyConfig, PolicyMode, ValueOf};
 use reason::Reason;
 use wire::http::RequestHead;
 
@@ -47,16 +47,20 @@ pub(super) async fn check(
     checked
 }
 
-/// Notes a policy that is not asked.
-pub(super) fn skip(policy: &ActivePolicy, ledger: &mut Ledger) {
+/// Notes a policy that is not asked, and why.
+pub(super) fn skip(policy: &ActivePolicy, why: Option<String>, ledger: &mut Ledger) {
     if let Some(dry_run) = &mut ledger.dry_run {
         dry_run.begin_policy(&policy.config.name, policy.config.mode == PolicyMode::Log);
         let when = &policy.config.when;
-        let has_claim = when.values.iter().any(|condition| condition.of == ValueOf::Claim);
-        match (when.ja4.is_empty(), has_claim && dry_run.is_partial) {
+        let has_claim = when.values().any(|condition| condition.of == ValueOf::Claim);
+        let has_ja4 = when.leaves().iter().any(|leaf| matches!(leaf, Condition::Ja4(_)));
+        match (!has_ja4, has_claim && dry_run.is_partial) {
             (false, _) => dry_run.unknown("when", "the JA4 fingerprint of the client is not known"),
             (true, true) => dry_run.unknown("when", "the claims of the token are not known"),
-            (true, false) => dry_run.checked("when", Ok(()), "does not hold, so nothing else of it is asked"),
+            (true, false) => {
+                let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+                dry_run.checked("when", Ok(()), format!("does not hold, so nothing else of it is asked{why}"));
+            }
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::message::forwarding::{Facts, is_reported_secure, remove_unbelieved};
 use crate::message::ledger::Ledger;
 use crate::message::rejection::Rejection;
 use crate::policies::Applicant;
-use crate::route::{Noted, Params, Sought, Values};
+use crate::route::{Arrival, Noted, Params, Sought, Values};
 use crate::upstream::Places;
 use crate::worker::Worker;
 
@@ -87,7 +87,15 @@ impl<'a> Context<'a> {
         'a: 'h,
     {
         let tls = self.conn.tls.as_ref().filter(|_| !self.is_relayed).map(|tls| &tls.info);
-        Sought { head, client: self.client.address, tls, subject: None, located: self.located() }
+        let (client, located, arrival) = (self.client.address, self.located(), self.arrival());
+        Sought { head, client, tls, subject: None, located, arrival }
+    }
+
+    /// How it came here.
+    fn arrival(&self) -> Arrival<'a> {
+        let trusted = self.client.via_trusted.then_some(&self.generation.config.forwarding);
+        let (port, is_relayed) = (if self.is_relayed { 0 } else { self.conn.port() }, self.is_relayed);
+        Arrival { port, is_secure: self.conn.tls.is_some(), trusted, is_relayed }
     }
 
     /// Where its client is.

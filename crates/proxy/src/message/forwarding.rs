@@ -18,7 +18,7 @@ use wire::short_text::ShortText;
 use wire::trace_context::{self, Parent};
 
 use crate::auth::base64url::encode_base64;
-use crate::client::RequestClient;
+use crate::client::{self, RequestClient};
 use crate::connection::Texts;
 use crate::contracts::unusual_names::{NameFate, UnusualNames};
 use crate::field_fate::rewrites;
@@ -27,7 +27,7 @@ use crate::geoip::Located;
 use crate::message::date;
 use crate::message::rewrites::rewritten;
 use crate::policies::Policies;
-use crate::route::{Noted, Params, Sought, Values};
+use crate::route::{Arrival, Noted, Params, Sought, Values};
 
 /// What an upstream learns about the client.
 #[derive(Debug, Clone, Copy)]
@@ -64,7 +64,9 @@ impl<'a> Facts<'a> {
         forwarding: &Forwarding,
     ) -> Values<'a> {
         let (client, located) = (self.client.address, self.located);
-        let sought = Sought { head, client, tls: self.tls, subject: Some(noted.subject), located };
+        // No condition is asked of it.
+        let arrival = Arrival::default();
+        let sought = Sought { head, client, tls: self.tls, subject: Some(noted.subject), located, arrival };
         let is_secure = self.secure || is_reported_secure(head, self, forwarding);
         Values { sought, params, request_id: noted.request_id, is_secure }
     }
@@ -310,25 +312,10 @@ fn believes(facts: &Facts<'_>, forwarding: &Forwarding, name: &[u8]) -> bool {
     facts.client.via_trusted && forwarding.trusts_field(name)
 }
 
-/// What a trusted peer says in a field (lower case) that has one value. What comes more than once, or is malformed, is not believed: part of it
-/// may be the client's.
+/// What a trusted peer says in a field (lower case) that has one value.
 fn reported<'h>(head: &'h RequestHead, facts: &Facts<'_>, forwarding: &Forwarding, name: &str) -> Option<&'h [u8]> {
-    if !believes(facts, forwarding, name.as_bytes()) {
-        return None;
-    }
-    let mut values = head.fields.get_all(name);
-    let (value, None) = (values.next()?, values.next()) else { return None };
-    let is_sane = match name {
-        "x-forwarded-proto" => value.len() <= 16 && value.iter().all(u8::is_ascii_alphanumeric),
-        "x-forwarded-port" => value.len() <= 5 && value.iter().all(u8::is_ascii_digit),
-        "x-request-id" => value.len() <= MAX_REQUEST_ID_BYTES && value.iter().all(u8::is_ascii_graphic),
-        _ => true,
-    };
-    (is_sane && !value.is_empty()).then_some(value)
+    if believes(facts, forwarding, name.as_bytes()) { client::reported(&head.fields, name) } else { None }
 }
-
-/// Longest request id that is taken from a trusted peer, bytes.
-const MAX_REQUEST_ID_BYTES: usize = 128;
 
 /// The request id that a trusted peer gave.
 pub fn given_id<'h>(head: &'h RequestHead, facts: &Facts<'_>, forwarding: &Forwarding) -> Option<&'h [u8]> {

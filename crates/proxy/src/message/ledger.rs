@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use config::{LogField, PolicyConfig, RouteConfig};
 use reason::{Reason, Side};
 use telemetry::{AddedFields, Ended, RequestRecord, Trace, WouldReject};
-use wire::http::{RequestHead, Version};
+use wire::http::RequestHead;
 
 use crate::auth::Subject;
 use crate::connection::Conn;
@@ -19,7 +19,7 @@ use crate::message::host_label::{MAX_LABEL_BYTES, host_label};
 use crate::message::rejection::Rejection;
 use crate::message::scratch::Parts;
 use crate::policies::{Permits, Throttles};
-use crate::route::{Noted, Params, Sought, Values};
+use crate::route::{Arrival, Noted, Params, Sought, Values};
 use crate::upstream::{Group, Server};
 use crate::worker::Worker;
 
@@ -209,7 +209,9 @@ impl Ledger {
         let added = self.added.as_deref().zip(generation.as_ref()).map(|(added, generation)| {
             let address = client.filter(|_| !self.is_doubtful);
             let located = Located { geoip: &generation.geoip, address };
-            let sought = Sought { head, client, tls, subject: Some(&self.subject), located };
+            // No condition is asked of it.
+            let arrival = Arrival::default();
+            let sought = Sought { head, client, tls, subject: Some(&self.subject), located, arrival };
             let Added { fields, params, is_secure } = added;
             AddedValues { fields, values: Values { sought, params, request_id: self.id(), is_secure: *is_secure } }
         });
@@ -224,12 +226,7 @@ impl Ledger {
             reported: conn.reported.as_deref(),
             tls,
             method: head.method.as_str(),
-            version: match head.version {
-                Version::H10 => "HTTP/1.0",
-                Version::H11 => "HTTP/1.1",
-                Version::H2 => "HTTP/2",
-                Version::H3 => "HTTP/3",
-            },
+            version: head.version.as_str(),
             host: &head.authority,
             host_pattern,
             target: &head.target,

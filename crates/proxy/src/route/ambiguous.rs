@@ -11,7 +11,7 @@
 //! Elsewhere a reading that leads to a less specific route passes where it comes about by slashes that the route lets be escaped, by a `;` or `//` that its own
 //! pattern has, or by a `?` at which a path would end: each is somebody's data.
 
-use config::{PathPattern, Segment};
+use config::{Condition, Conditions, PathPattern, Segment};
 use wire::http::head::RequestHead;
 use wire::http::readings::{self, Patterns};
 
@@ -35,6 +35,21 @@ pub(super) fn decoded(pattern: &PathPattern) -> Option<PathPattern> {
     let segments: Vec<Segment> = segments.collect();
     let is_another = pattern.expression().is_none() && segments != pattern.segments;
     is_another.then(|| PathPattern { text: pattern.text.clone(), segments })
+}
+
+/// The conditions with the text of patterns in them decoded.
+pub(super) fn decoded_conditions(conditions: &Conditions) -> Conditions {
+    let all = |items: &[Conditions]| items.iter().map(decoded_conditions).collect();
+    let of_one = |condition: &Condition| match condition {
+        Condition::Path(patterns) => {
+            Condition::Path(patterns.iter().map(|one| decoded(one).unwrap_or_else(|| one.clone())).collect())
+        }
+        Condition::All(items) => Condition::All(all(items)),
+        Condition::Any(items) => Condition::Any(all(items)),
+        Condition::Not(conditions) => Condition::Not(decoded_conditions(conditions)),
+        other => other.clone(),
+    };
+    Conditions(conditions.0.iter().map(of_one).collect())
 }
 
 /// Whether a pattern is an expression that spells escapes, so that it may be meant for characters which a path has as they are.

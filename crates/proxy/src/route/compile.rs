@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use config::{Action, Comparison, Expression, ForwardTo, Relation, RouteConfig, Segment};
 
-use super::ambiguous::decoded;
-use super::conditions::exclude;
-use super::methods::MethodSet;
+use super::ambiguous::{decoded, decoded_conditions, spells_escapes};
+use super::exclusion::exclude;
+use super::methods::{MethodSet, named_in};
 use super::params::MAX_PARAMS;
 use super::template::{check_authority, check_location, check_rewrite};
 use super::tree::Tree;
@@ -24,15 +24,8 @@ impl RouteTable {
     /// One text per conflict, and per pattern or template that cannot work.
     pub(super) fn compile_routes(listeners: &[&str], routes: &[RouteConfig]) -> Result<RouteTable, Vec<String>> {
         let mut problems: Vec<String> = routes.iter().flat_map(check_route).collect();
-        let routes: Vec<CompiledRoute> = routes
-            .iter()
-            .enumerate()
-            .map(|(index, config)| CompiledRoute {
-                methods: MethodSet::new(&config.methods, !config.lenient.explicit_head),
-                index,
-                config: Arc::new(config.clone()),
-            })
-            .collect();
+        let routes: Vec<CompiledRoute> =
+            routes.iter().enumerate().map(|(index, config)| compiled(index, config)).collect();
         let mut conflicts = Conflicts::default();
         let mut seen_by: BTreeMap<Vec<usize>, usize> = BTreeMap::new();
         let mut views = Vec::new();
@@ -46,7 +39,7 @@ impl RouteTable {
                 if visible
                     .iter()
                     .filter_map(|index| routes.get(*index))
-                    .any(|route| decoded(&route.config.path).is_some())
+                    .any(|route| decoded(&route.config.path).is_some() || route.decoded_when.is_some())
                 {
                     // Two routes whose text is one once it is decoded are no conflict: requests for either are rejected as ambiguous.
                     view.decoded = Some(Box::new(build_view(&routes, visible, &mut Conflicts::default(), true)));
@@ -65,8 +58,22 @@ impl RouteTable {
             return Err(problems);
         }
         let forbid_unknown_hosts = routes.iter().any(|route| route.config.lenient.forbid_unknown_hosts);
-        let methods = routes.iter().flat_map(|route| route.methods.others().cloned()).collect();
+        let conditions = routes.iter().flat_map(|route| route.config.conditions()).flat_map(named_in);
+        let methods = routes.iter().flat_map(|route| route.methods.others().cloned()).chain(conditions).collect();
         Ok(RouteTable { routes, listeners: named, views, websockets, methods, forbid_unknown_hosts })
+    }
+}
+
+/// A route ready to use.
+fn compiled(index: usize, config: &RouteConfig) -> CompiledRoute {
+    let when = &config.when;
+    CompiledRoute {
+        methods: MethodSet::new(&config.methods, !config.lenient.explicit_head),
+        index,
+        decoded_when: when.paths().any(|pattern| decoded(pattern).is_some()).then(|| decoded_conditions(when)),
+        judges_path: when.paths().next().is_some(),
+        spells_escapes: when.paths().chain([&config.path]).any(spells_escapes),
+        config: Arc::new(config.clone()),
     }
 }
 
@@ -102,6 +109,10 @@ fn insert(tree: &mut Tree, route: &CompiledRoute, decodes: bool) {
     tree.insert(decoded.as_ref().unwrap_or(&config.path), number, config.lenient.empty_parameters);
     tree.redirects |= config.lenient.redirect_to_match;
     tree.is_ordered |= config.group.is_some();
+    tree.is_decoded = decodes;
+    // What is said of a path in a condition may be denied there, so that no reading stands for others.
+    tree.judging += usize::from(route.judges_path);
+    tree.spells_escapes |= route.spells_escapes;
 }
 
 /// How specific a route is among those with its pattern: smaller goes first.

@@ -1,16 +1,18 @@
-//! `when`: whether a request is as a route demands, which of two demands is the more exact one, and whether two can hold at once.
+//! `when`: whether a request is as a route, a share or a policy demands. How that is said to people is in `reasons.rs`, and whether two demands can hold at
+//! once in `exclusion.rs`.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
 
 use config::{
-    Comparison, Conditions, Expression, HostPattern, Ja4Pattern, Origins, Relation, Share, ValueCondition, ValueMatch,
-    ValueOf, is_in_network,
+    Condition, Conditions, Forwarding, HostPattern, Ja4Pattern, Scheme, Share, ValueCondition, ValueMatch, ValueOf,
+    Which, is_in_network,
 };
 use ipnet::IpNet;
-use wire::http::RequestHead;
 use wire::http::percent;
+use wire::http::{Method, RequestHead};
 
+use super::single_pattern::takes;
 use crate::auth::Subject;
 use crate::client;
 use crate::geoip::Located;
@@ -28,71 +30,77 @@ pub struct Sought<'a> {
     pub subject: Option<&'a Subject>,
     /// Where its client is.
     pub located: Located<'a>,
+    /// How it came here.
+    pub arrival: Arrival<'a>,
+}
+
+/// How a request came here.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Arrival<'a> {
+    /// The port that its client connected to; 0 where none is known.
+    pub port: u16,
+    /// Over TLS.
+    pub is_secure: bool,
+    /// By a trusted proxy: what is believed of such.
+    pub trusted: Option<&'a Forwarding>,
+    /// Another proxy asks about it: how it came to that one is not known, unless it says so.
+    pub is_relayed: bool,
+}
+
+impl Arrival<'_> {
+    /// The scheme that the client used: what a trusted proxy says, else that of the connection. None where neither is known, or it is another one.
+    pub fn scheme(&self, head: &RequestHead) -> Option<Scheme> {
+        let trusted = self.trusted.filter(|forwarding| forwarding.trusts_field(b"x-forwarded-proto"));
+        match trusted.and_then(|_| client::reported(&head.fields, "x-forwarded-proto")) {
+            Some(said) if said.eq_ignore_ascii_case(b"https") => Some(Scheme::Https),
+            Some(said) if said.eq_ignore_ascii_case(b"http") => Some(Scheme::Http),
+            Some(_) => None,
+            None if self.is_relayed => None,
+            None => Some(if self.is_secure { Scheme::Https } else { Scheme::Http }),
+        }
+    }
 }
 
 impl<'a> From<&'a RequestHead> for Sought<'a> {
     /// From nobody in particular, in the clear.
     fn from(head: &'a RequestHead) -> Sought<'a> {
-        Sought { head, client: None, tls: None, subject: None, located: Located::default() }
+        let (located, arrival) = (Located::default(), Arrival::default());
+        Sought { head, client: None, tls: None, subject: None, located, arrival }
     }
 }
 
 /// Whether all conditions hold.
 pub(crate) fn hold(conditions: &Conditions, sought: &Sought<'_>) -> bool {
-    conditions.values.iter().all(|condition| holds(condition, sought))
-        && (conditions.client.is_empty() || is_client(&conditions.client, sought.client))
-        && (conditions.server_name.is_empty() || has_server_name(&conditions.server_name, sought.tls))
-        && (conditions.certificate.is_empty() || has_certificate(&conditions.certificate, sought.tls))
-        && (conditions.ja4.is_empty() || has_fingerprint(&conditions.ja4, sought.tls))
-        && is_from(&conditions.origins, &sought.located)
+    hold_at(conditions, sought, sought.head.path())
 }
 
-/// The first condition that does not hold, in words.
-pub(super) fn unmet(conditions: &Conditions, sought: &Sought<'_>) -> Option<String> {
-    if let Some(condition) = conditions.values.iter().find(|condition| !holds(condition, sought)) {
-        let of = match condition.of {
-            ValueOf::Header => "header",
-            ValueOf::Query => "query parameter",
-            ValueOf::Cookie => "cookie",
-            ValueOf::Claim => "claim",
-        };
-        let any: Vec<String> = condition.any.iter().map(in_words).collect();
-        return Some(format!("{of} `{}` is not {}", condition.name, any.join(" or ")));
-    }
-    let list = |items: Vec<String>| items.join(", ");
-    if !conditions.client.is_empty() && !is_client(&conditions.client, sought.client) {
-        let networks = list(conditions.client.iter().map(ToString::to_string).collect());
-        return Some(format!("the client is not in {networks}"));
-    }
-    if !conditions.server_name.is_empty() && !has_server_name(&conditions.server_name, sought.tls) {
-        let names = list(conditions.server_name.iter().map(ToString::to_string).collect());
-        return Some(format!("the TLS server name is not {names}"));
-    }
-    if !conditions.certificate.is_empty() && !has_certificate(&conditions.certificate, sought.tls) {
-        return Some(format!("no client certificate with {}", list(conditions.certificate.clone())));
-    }
-    if !is_from(&conditions.origins, &sought.located) {
-        let wanted = list(conditions.origins.texts().collect());
-        return Some(format!("where the client is, as `geoip` has it, is not {wanted}"));
-    }
-    if !conditions.ja4.is_empty() && !has_fingerprint(&conditions.ja4, sought.tls) {
-        let wanted = list(conditions.ja4.iter().map(|pattern| pattern.text.clone()).collect());
-        return Some(format!("the JA4 fingerprint of the client is not {wanted}"));
-    }
-    None
+/// Whether all conditions hold if this is the path: that of the request, or a reading of it.
+pub(super) fn hold_at(conditions: &Conditions, sought: &Sought<'_>, path: &[u8]) -> bool {
+    conditions.0.iter().all(|condition| holds(condition, sought, path))
 }
 
-fn in_words(wanted: &ValueMatch) -> String {
-    match wanted {
-        ValueMatch::Absent => "absent".to_owned(),
-        ValueMatch::Present => "present".to_owned(),
-        ValueMatch::Exact(text) => format!("`{text}`"),
-        ValueMatch::Prefix(text) => format!("`{text}…`"),
-        ValueMatch::Regex(expression) => format!("like `{}`", expression.text()),
+/// Whether a condition holds. What is not known of a request is not as wanted.
+pub(super) fn holds(condition: &Condition, sought: &Sought<'_>, path: &[u8]) -> bool {
+    match condition {
+        Condition::Value(value) => has_value(value, sought),
+        Condition::Method(methods) => has_method(methods, &sought.head.method),
+        Condition::Path(patterns) => patterns.iter().any(|pattern| takes(pattern, path)),
+        Condition::Scheme(scheme) => sought.arrival.scheme(sought.head) == Some(*scheme),
+        Condition::Port(ports) => ports.contains(&sought.arrival.port),
+        Condition::Version(versions) => !sought.arrival.is_relayed && versions.contains(&sought.head.version),
+        Condition::Client(networks) => is_client(networks, sought.client),
+        Condition::Certificate(names) => has_certificate(names, sought.tls),
+        Condition::ServerName(names) => has_server_name(names, sought.tls),
+        Condition::Ja4(patterns) => has_fingerprint(patterns, sought.tls),
+        Condition::Country(countries) => countries.contains(&sought.located.country()),
+        Condition::Asn(asns) => asns.contains(&sought.located.asn()),
+        Condition::All(items) => items.iter().all(|item| hold_at(item, sought, path)),
+        Condition::Any(items) => items.iter().any(|item| hold_at(item, sought, path)),
+        Condition::Not(conditions) => !hold_at(conditions, sought, path),
     }
 }
 
-fn holds(condition: &ValueCondition, sought: &Sought<'_>) -> bool {
+fn has_value(condition: &ValueCondition, sought: &Sought<'_>) -> bool {
     let (name, head) = (condition.name.as_str(), sought.head);
     match condition.of {
         ValueOf::Header => suits(&condition.any, || head.values(name).map(Cow::Borrowed)),
@@ -107,15 +115,38 @@ fn holds(condition: &ValueCondition, sought: &Sought<'_>) -> bool {
     }
 }
 
-/// Whether any of the values is one that may be.
+/// Whether the values are as one of these says.
 fn suits<'v, I: Iterator<Item = Cow<'v, [u8]>>>(any: &[ValueMatch], values: impl Fn() -> I) -> bool {
+    let count = || values().fold(0_u64, |count, _| count.saturating_add(1));
     any.iter().any(|wanted| match wanted {
         ValueMatch::Absent => values().next().is_none(),
         ValueMatch::Present => values().next().is_some(),
-        ValueMatch::Exact(text) => values().any(|value| *value == *text.as_bytes()),
-        ValueMatch::Prefix(text) => values().any(|value| value.starts_with(text.as_bytes())),
-        ValueMatch::Regex(expression) => values().any(|value| expression.matches(&value)),
+        ValueMatch::Count(bounds) => bounds.hold(count()),
+        ValueMatch::Of(Which::First, wanted) => values().next().is_some_and(|value| is_as_wanted(wanted, &value)),
+        ValueMatch::Of(Which::Last, wanted) => values().last().is_some_and(|value| is_as_wanted(wanted, &value)),
+        ValueMatch::Of(Which::All, wanted) => {
+            values().next().is_some() && values().all(|value| is_as_wanted(wanted, &value))
+        }
+        wanted => values().any(|value| is_as_wanted(wanted, &value)),
     })
+}
+
+/// Whether one value is as wanted.
+fn is_as_wanted(wanted: &ValueMatch, value: &[u8]) -> bool {
+    match wanted {
+        ValueMatch::Exact(text) => *value == *text.as_bytes(),
+        ValueMatch::Prefix(text) => value.starts_with(text.as_bytes()),
+        ValueMatch::Regex(expression) => expression.matches(value),
+        ValueMatch::Length(bounds) => bounds.hold(value.len() as u64),
+        ValueMatch::Number(bounds) => bounds.hold_text(value),
+        // What is said of all values together is said of none.
+        ValueMatch::Present | ValueMatch::Absent | ValueMatch::Count(_) | ValueMatch::Of(..) => false,
+    }
+}
+
+/// Whether a method is among these, HEAD by GET.
+fn has_method(methods: &[Method], method: &Method) -> bool {
+    methods.contains(method) || (*method == Method::Head && methods.contains(&Method::Get))
 }
 
 /// The values of a parameter of the query, which begins with its `?`; names and values decoded, `+` being a blank.
@@ -187,12 +218,6 @@ fn has_certificate(names: &[String], tls: Option<&tls::Info>) -> bool {
     })
 }
 
-/// Where each is named, the country and the autonomous system are among them.
-fn is_from(origins: &Origins, located: &Located<'_>) -> bool {
-    (origins.countries.is_empty() || origins.countries.contains(&located.country()))
-        && (origins.asns.is_empty() || origins.asns.contains(&located.asn()))
-}
-
 fn has_fingerprint(patterns: &[Ja4Pattern], tls: Option<&tls::Info>) -> bool {
     let Some(fingerprint) = tls.and_then(|tls| tls.fingerprint.as_deref()) else { return false };
     patterns.iter().any(|pattern| pattern.matches(fingerprint.as_str()))
@@ -216,56 +241,4 @@ pub fn share<'s>(shares: &'s [Share], sought: &Sought<'_>) -> Option<&'s str> {
         })
     };
     held.or_else(by_weight).map(|share| share.group.as_str())
-}
-
-/// Whether no request suits both (but for one that carries a name twice).
-pub(super) fn exclude(one: &Conditions, other: &Conditions, comparison: &mut Comparison) -> bool {
-    let apart = |one: &IpNet, other: &IpNet| !one.contains(other) && !other.contains(one);
-    let all_apart = |ones: &[IpNet], others: &[IpNet]| {
-        !ones.is_empty() && !others.is_empty() && ones.iter().all(|one| others.iter().all(|other| apart(one, other)))
-    };
-    let (ones, others) = (&one.ja4, &other.ja4);
-    let apart_by_fingerprint =
-        !ones.is_empty() && !others.is_empty() && ones.iter().all(|one| others.iter().all(|other| one.excludes(other)));
-    let (from, from_others) = (&one.origins, &other.origins);
-    let apart_by_origin =
-        no_common(&from.countries, &from_others.countries) || no_common(&from.asns, &from_others.asns);
-    let (ones, others) = (&one.server_name, &other.server_name);
-    apart_by_fingerprint
-        || apart_by_origin
-        || all_apart(&one.client, &other.client)
-        || (!ones.is_empty()
-            && !others.is_empty()
-            && ones.iter().all(|one| !others.iter().any(|other| one.overlaps(other))))
-        || one.values.iter().any(|first| {
-            let same = |second: &&ValueCondition| (second.of, &second.name) == (first.of, &first.name);
-            other.values.iter().filter(same).any(|second| values_exclude(first, second, comparison))
-        })
-}
-
-/// Whether two lists, neither of them empty, have nothing in common.
-fn no_common<T: PartialEq>(ones: &[T], others: &[T]) -> bool {
-    !ones.is_empty() && !others.is_empty() && ones.iter().all(|one| !others.contains(one))
-}
-
-fn values_exclude(one: &ValueCondition, other: &ValueCondition, comparison: &mut Comparison) -> bool {
-    one.any.iter().all(|one| other.any.iter().all(|other| matches_exclude(one, other, comparison)))
-}
-
-fn matches_exclude(one: &ValueMatch, other: &ValueMatch, comparison: &mut Comparison) -> bool {
-    use ValueMatch::{Absent, Exact, Prefix, Present, Regex};
-    match (one, other) {
-        (Absent, Absent) => false,
-        (Absent, _) | (_, Absent) => true,
-        (Present, _) | (_, Present) => false,
-        (Exact(one), Exact(other)) => one != other,
-        (Exact(text), Prefix(start)) | (Prefix(start), Exact(text)) => !text.starts_with(start.as_str()),
-        (Exact(text), Regex(expression)) | (Regex(expression), Exact(text)) => !expression.matches(text.as_bytes()),
-        (Prefix(one), Prefix(other)) => !one.starts_with(other.as_str()) && !other.starts_with(one.as_str()),
-        (Prefix(start), Regex(expression)) | (Regex(expression), Prefix(start)) => {
-            Expression::of_prefix(start).is_some_and(|start| start.relation(expression, comparison) == Relation::Apart)
-        }
-        // Values may hold bytes that are not compared; those are no letters, so two expressions that share one of these share others.
-        (Regex(one), Regex(other)) => one.relation(other, comparison) == Relation::Apart,
-    }
 }

@@ -1,7 +1,7 @@
 //! Why a request takes the route that it takes: the routes whose path fits it, and what each of them lacks. For people; nothing is decided here, and each
 //! question is put to the trees and conditions that serve.
 
-use super::conditions::unmet;
+use super::reasons::{met, unmet};
 use super::tree::Tree;
 use super::{CompiledRoute, RouteTable, Routed, Sought};
 
@@ -15,6 +15,8 @@ pub struct Contender<'t> {
     pub route: &'t CompiledRoute,
     /// How it stands to the request.
     pub standing: Standing,
+    /// If it is taken: what of its conditions, if they are a tree, makes them hold.
+    pub because: Option<String>,
 }
 
 /// How a route stands to a request whose path it fits.
@@ -81,7 +83,8 @@ impl<'t> Found<'t> {
             for route in self.table.numbered(candidates.routes) {
                 if self.contenders.iter().all(|known| known.route.index != route.index) {
                     let standing = standing(route, candidates.has_empty);
-                    self.contenders.push(Contender { route, standing });
+                    let because = if standing == Standing::Taken { met(&route.config.when, sought) } else { None };
+                    self.contenders.push(Contender { route, standing, because });
                 }
             }
             // Those in order come in none: which are the first is known once all are there.

@@ -32,7 +32,9 @@ impl RouteTable {
             allow.retain(|method| !matches!(*method, "CONNECT" | "TRACE"));
         } else {
             tree.search(head.path(), |candidates| {
-                for route in self.numbered(candidates.routes).filter(|route| route.takes(sought, &candidates)) {
+                for route in
+                    self.numbered(candidates.routes).filter(|route| route.takes(sought, head.path(), tree, &candidates))
+                {
                     responds_options |= route.config.lenient.response_options;
                     route.methods.list(&mut allow);
                 }
@@ -84,7 +86,7 @@ impl RouteTable {
                 let taken = self.numbered(numbers).any(|route| {
                     route.config.lenient.redirect_to_match
                         && route.methods.contains(&sought.head.method)
-                        && route.suits(sought)
+                        && route.suits(sought, written, tree)
                 });
                 found = taken.then(|| written.to_vec());
                 taken

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use config::{Condition, Conditions};
 use wire::http::Method;
 
 /// Every method there is.
@@ -46,6 +47,16 @@ const NAMED: [Method; 9] = [
     Method::Trace,
     Method::Patch,
 ];
+
+/// Methods in conditions that `Method` does not name.
+pub(super) fn named_in(conditions: &Conditions) -> Vec<Box<str>> {
+    let of_leaf = |leaf: &Condition| match leaf {
+        Condition::Method(methods) => methods.clone(),
+        _ => Vec::new(),
+    };
+    let methods = conditions.leaves().into_iter().flat_map(of_leaf);
+    methods.filter_map(|method| if let Method::Other(token) = method { Some(token) } else { None }).collect()
+}
 
 impl MethodSet {
     /// The set that a route with these methods serves; no method means any. `head_by_get`: HEAD is served where GET is named.

@@ -1,6 +1,7 @@
 //! Tests of the route table: tables of requests, conflicts, path tricks, templates, and a comparison with a slow matcher.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod conditions;
 mod differential;
 mod in_order;
 mod matching;
@@ -86,7 +87,7 @@ fn condition(text: &str) -> ValueCondition {
     ValueCondition { of: ValueOf::Header, name, any }
 }
 
-/// A route from `METHODS HOSTS PATH [field=value]... [@listener]... [#group] [+leniency]... [%2F]`; methods and hosts are separated by commas, `*` is
+/// A route from `METHODS HOSTS PATH [field=value]... [@listener]... [&PATH]... [!PATH]... [#group] [+leniency]... [%2F]`; methods and hosts are separated by commas, `*` is
 /// any. It is named by its whole text.
 pub(super) fn route(text: &str) -> RouteConfig {
     let mut words = text.split(' ');
@@ -138,10 +139,15 @@ pub(super) fn route(text: &str) -> RouteConfig {
             "+head" => route.lenient.explicit_head = true,
             "+empty" => route.lenient.empty_parameters = true,
             "+forbid" => route.lenient.forbid_unknown_hosts = true,
+            _ if word.starts_with('&') => route.when.0.push(Condition::Path(vec![pattern(&word[1..])])),
+            _ if word.starts_with('!') => {
+                let path = Condition::Path(vec![pattern(&word[1..])]);
+                route.when.0.push(Condition::Not(Conditions(vec![path])));
+            }
             _ => match (word.strip_prefix('@'), word.strip_prefix('#')) {
                 (Some(listener), _) => route.listeners.push(listener.to_string()),
                 (_, Some(group)) => route.group = Some(group.parse().unwrap()),
-                _ => route.when.values.push(condition(word)),
+                _ => route.when.0.push(Condition::Value(condition(word))),
             },
         }
     }

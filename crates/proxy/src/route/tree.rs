@@ -9,7 +9,6 @@ use std::cell::Cell;
 
 use config::{Expression, PathPattern, Segment};
 
-use super::ambiguous::spells_escapes;
 use super::decoded_path;
 use super::params::Params;
 use super::starts::Starts;
@@ -29,10 +28,14 @@ pub(super) struct Tree {
     pub(super) redirects: bool,
     /// Most expressions of one place: a path that leads there is compared with each.
     pub(super) most_expressions: usize,
+    /// Routes with a condition on the path, each of which is compared with it as well.
+    pub(super) judging: usize,
     /// Whether some expression spells escapes.
     pub(super) spells_escapes: bool,
     /// Whether its routes are taken in order: the lowest number first.
     pub(super) is_ordered: bool,
+    /// Whether the text of its patterns is decoded: it is for readings of paths.
+    pub(super) is_decoded: bool,
     /// Whether some expression is for decoded paths.
     has_decoded: bool,
 }
@@ -132,8 +135,10 @@ impl Tree {
             empty_values: false,
             redirects: false,
             most_expressions: 0,
+            judging: 0,
             spells_escapes: false,
             is_ordered: false,
+            is_decoded: false,
             has_decoded: false,
         }
     }
@@ -142,7 +147,6 @@ impl Tree {
     pub(super) fn insert(&mut self, pattern: &PathPattern, route: u32, empty_values: bool) {
         self.empty_values |= empty_values;
         self.has_decoded |= pattern.expression().is_some_and(Expression::is_decoded);
-        self.spells_escapes |= spells_escapes(pattern);
         let mut at = 0;
         for segment in &pattern.segments {
             at = match segment {

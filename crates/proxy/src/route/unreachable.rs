@@ -84,7 +84,7 @@ impl Search<'_> {
 
 /// Whether methods and conditions of a route let pass whatever those of another one do.
 fn demands_no_more(one: &CompiledRoute, other: &CompiledRoute) -> bool {
-    (one.config.when.is_empty() || one.config.when == other.config.when) && one.methods.includes(&other.methods)
+    one.config.when.follow_from(&other.config.when) && one.methods.includes(&other.methods)
 }
 
 /// Whether a route matches each path that another one does, as far as that is plain to see.

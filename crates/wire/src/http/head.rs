@@ -23,6 +23,18 @@ pub enum Version {
     H3,
 }
 
+impl Version {
+    /// As a protocol is named: `HTTP/1.1`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Version::H10 => "HTTP/1.0",
+            Version::H11 => "HTTP/1.1",
+            Version::H2 => "HTTP/2",
+            Version::H3 => "HTTP/3",
+        }
+    }
+}
+
 /// A request method (RFC 9110 §9, RFC 5789). Case-sensitive.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub enum Method {

@@ -83,7 +83,7 @@ pub(super) const REQUESTS: &[FixedBound] = &[
         "A route with more is an error of the configuration.",
     ),
     bound(
-        "proxy/src/message/forwarding.rs",
+        "proxy/src/client/forwarded.rs",
         "MAX_REQUEST_ID_BYTES",
         "X-Request-Id of a trusted proxy",
         "128 bytes",

@@ -24,22 +24,25 @@ static PATH_EXPRESSION_ROWS: &[&[Field]] = &[&[
         "decoded",
         Shape::Bool,
         "false",
-        "Match the path with its escapes decoded (`%20`, `%C3%A9`), but for those of `/` and of other characters that a path may hold as they are. Only in `in_order`.",
+        "Match the path with its escapes decoded (`%20`, `%C3%A9`), but for those of `/` and of other characters that a path may hold as they are. Only in `in_order` and in `when`.",
     ),
     optional(
         "prefix",
         Shape::Text("the start of a path such as `/static`"),
         "",
-        "Matches each path that begins with this text, wherever a segment ends: `/static`, `/static/x`, `/staticky`. What follows is the parameter `{rest}`. Only in `in_order`.",
+        "Matches each path that begins with this text, wherever a segment ends: `/static`, `/static/x`, `/staticky`. What follows is the parameter `{rest}`. Only in `in_order` and in `when`.",
     ),
 ]];
+
+/// Conditions within conditions.
+static GROUP: Shape = Shape::Object(&WHEN);
 
 /// One value, or what values may be.
 static VALUES: Shape = Shape::OneOrMany(&Shape::Either(&[Shape::Verbatim("a value"), Shape::Object(&VALUE_MATCH)]));
 
 pub(in crate::shape) static WHEN: Object = object(
     "when",
-    "what a request must be like; all of it must hold, and of a list one item",
+    "what a request must be like; all of it must hold, and of a list one item unless it is that of `all`",
     &[&[
         optional(
             "header",
@@ -88,6 +91,57 @@ pub(in crate::shape) static WHEN: Object = object(
             "(any)",
             "JA4 fingerprint of the TLS client. A client can choose its fingerprint: it shows which software most clients are, and proves nothing.",
         ),
+        optional(
+            "method",
+            Shape::OneOrMany(&Shape::Text("a method such as `GET`")),
+            "(any)",
+            "Method. GET includes HEAD. Where no route holds because of it the response is 404; 405 with `Allow` is what `methods` of a route brings.",
+        ),
+        optional(
+            "path",
+            Shape::OneOrMany(&Shape::Either(&[
+                Shape::Text("a path such as `/api/{version}/{*rest}`"),
+                Shape::Object(&PATH_EXPRESSION),
+            ])),
+            "(any)",
+            "Path, in the forms that a path of `in_order` may have; what its parameters match is not kept. Only on a route, where it counts for each reading of the path.",
+        ),
+        optional(
+            "scheme",
+            Shape::Choice(&["http", "https"]),
+            "(any)",
+            "Scheme that the client used: what a trusted proxy says, else that of its connection, as `X-Forwarded-Proto` tells upstreams.",
+        ),
+        optional(
+            "port",
+            Shape::OneOrMany(&Shape::Int(1, 65_535)),
+            "(any)",
+            "Port that the client connected to: the one that a believed PROXY header names, else `public_port`, else that of the listener.",
+        ),
+        optional(
+            "version",
+            Shape::OneOrMany(&Shape::Choice(&["1.0", "1.1", "2", "3"])),
+            "(any)",
+            "Version of HTTP that the client speaks.",
+        ),
+        optional(
+            "all",
+            Shape::List(&GROUP),
+            "(none)",
+            "Conditions that must all hold, each item of the list a `when` of its own.",
+        ),
+        optional(
+            "any",
+            Shape::List(&GROUP),
+            "(none)",
+            "Conditions of which one must hold, each item of the list a `when` of its own.",
+        ),
+        optional(
+            "not",
+            Shape::Object(&WHEN),
+            "(none)",
+            "Conditions that must not all hold. Where one of them cannot hold, such as one on a certificate of a client that shows none, `not` does.",
+        ),
     ]],
 );
 
@@ -102,7 +156,7 @@ pub(in crate::shape) static WHEN_CERTIFICATE: Object = object(
 );
 
 pub(in crate::shape) static VALUE_MATCH: Object = Object {
-    one_of: &["exact", "prefix", "regex", "present"],
+    one_of: &["exact", "prefix", "regex", "present", "count", "length", "number"],
     ..object(
         "when.value",
         "what a value may be",
@@ -116,9 +170,36 @@ pub(in crate::shape) static VALUE_MATCH: Object = Object {
                 "Matches as a whole, as in a path.",
             ),
             optional("present", Shape::Bool, "", "`true`: it is there. `false`: it is not."),
+            optional("count", Shape::Object(&BOUNDS), "", "How many values there are by this name."),
+            optional("length", Shape::Object(&BOUNDS), "", "How many bytes it has."),
+            optional(
+                "number",
+                Shape::Object(&BOUNDS),
+                "",
+                "Is a whole number within these bounds, written in digits alone and without zeros before them. What is no such number is not within any.",
+            ),
+            optional(
+                "which",
+                Shape::Choice(&["any", "first", "last", "all"]),
+                "any",
+                "Which of several values by this name it must be. `all`: each of them, and there must be one. Not for `present` and `count`.",
+            ),
         ]],
     )
 };
+
+pub(in crate::shape) static BOUNDS: Object = object(
+    "when.bounds",
+    "bounds of a number",
+    &[&[
+        optional("equals", NUMBER, "(none)", "Exactly this number."),
+        optional("at_least", NUMBER, "(none)", "This number or a higher one."),
+        optional("at_most", NUMBER, "(none)", "This number or a lower one."),
+    ]],
+);
+
+/// A number that is compared.
+const NUMBER: Shape = Shape::Int(0, i64::MAX as u64);
 
 pub(in crate::shape) static SHARE: Object = object(
     "route.split",

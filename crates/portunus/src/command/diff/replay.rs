@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _};
 use std::path::Path;
 
-use config::{Config, ValueOf};
+use config::{Condition, Config, ValueOf};
 use proxy::explain::Explainer;
 use serde_json::{Value, json};
 use telemetry::{Logged, LoggedRequest, MAX_LINE_BYTES, read_line};
@@ -122,10 +122,13 @@ fn unseen(config: &Config) -> BTreeSet<String> {
         ValueOf::Header => name != "user-agent" && name != "host",
         ValueOf::Cookie | ValueOf::Claim => true,
     };
-    let routes = config.routes.iter().filter(|route| {
-        let conditions = &route.when;
-        !conditions.certificate.is_empty() || conditions.values.iter().any(|value| is_unseen(value.of, &value.name))
-    });
+    let is_unseen = |leaf: &&Condition| match leaf {
+        Condition::Certificate(_) | Condition::Ja4(_) => true,
+        Condition::Scheme(_) | Condition::Port(_) | Condition::Version(_) => true,
+        Condition::Value(value) => is_unseen(value.of, &value.name),
+        _ => false,
+    };
+    let routes = config.routes.iter().filter(|route| route.when.leaves().iter().any(is_unseen));
     routes.map(|route| route.name.clone()).collect()
 }
 

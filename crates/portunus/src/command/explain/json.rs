@@ -121,6 +121,7 @@ fn of_route(route: &RouteView) -> Members {
     members.put("path", route.path.as_str());
     members.put("hosts", json!(route.hosts));
     members.put("action", route.action);
+    members.some("because", route.because.as_deref());
     members
 }
 

@@ -117,6 +117,9 @@ fn of_routes(out: &mut String, routes: &RoutesView) {
         Some(route) => row(out, "route", &named(route)),
         None => row(out, "route", "none"),
     }
+    if let Some(because) = taken.and_then(|route| route.because.as_ref()) {
+        row(out, "", &format!("because {because}"));
+    }
     for (name, value) in &routes.parameters {
         let value = if value.is_empty() { "is empty".to_owned() } else { format!("= {}", shown(value.as_bytes())) };
         row(out, "", &format!("{name} {value}"));

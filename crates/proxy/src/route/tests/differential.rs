@@ -132,6 +132,7 @@ pub(super) fn is_as_wanted(condition: &ValueCondition, values: &[String]) -> boo
             let one_of = expression.text().trim_matches(['[', ']']);
             values.iter().any(|value| value.len() == 1 && one_of.contains(value.as_str()))
         }
+        other => panic!("{other:?} is tried in conditions.rs"),
     })
 }
 
@@ -142,9 +143,10 @@ fn exactness(route: &RouteConfig) -> (usize, Vec<usize>) {
         ValueMatch::Prefix(text) => 500 + text.len(),
         ValueMatch::Regex(_) => 400,
         ValueMatch::Present | ValueMatch::Absent => 0,
+        other => panic!("{other:?} is tried in conditions.rs"),
     };
-    let sum: usize = route.when.values.iter().filter_map(|condition| condition.any.iter().map(of_match).min()).sum();
-    (route.when.values.len(), vec![sum])
+    let sum: usize = route.when.values().filter_map(|condition| condition.any.iter().map(of_match).min()).sum();
+    (route.when.0.len(), vec![sum])
 }
 
 /// The answer of the obvious matcher, as text.
@@ -160,7 +162,7 @@ fn obvious(routes: &[RouteConfig], listener: &str, head: &RequestHead, paths: &[
     let has_fields = |route: &RouteConfig| {
         let text = |value: &[u8]| String::from_utf8(value.to_vec()).unwrap();
         let sent = |name: &str| -> Vec<String> { head.fields.get_all(name).map(text).collect() };
-        route.when.values.iter().all(|condition| is_as_wanted(condition, &sent(&condition.name)))
+        route.when.values().all(|condition| is_as_wanted(condition, &sent(&condition.name)))
     };
     // The host's routes are those with that very pattern, also where another pattern of the same route suits better.
     let on_host = visible.into_iter().filter(|route| host_rank(route, &host) == Some(best_host));
@@ -297,7 +299,7 @@ fn conflict(first: &RouteConfig, second: &RouteConfig, paths: &[String]) -> bool
             let value = if name == "x" { x } else { y };
             if value.is_empty() { Vec::new() } else { vec![value.to_string()] }
         };
-        route.when.values.iter().all(|condition| is_as_wanted(condition, &sent(&condition.name)))
+        route.when.values().all(|condition| is_as_wanted(condition, &sent(&condition.name)))
     };
     let agree = values.iter().any(|x| values.iter().any(|y| suits(first, x, y) && suits(second, x, y)));
     let overlap = |one: &RouteConfig, other: &RouteConfig| {

@@ -5,7 +5,7 @@ use wire::ja4::{Ja4, Over};
 
 use super::{ask, check, compile};
 use crate::geoip::Located;
-use crate::route::{RouteTable, Routed, Sought};
+use crate::route::{Arrival, RouteTable, Routed, Sought};
 
 #[test]
 fn static_beats_parameter_beats_catch_all_segment_by_segment() {
@@ -462,8 +462,7 @@ fn conditions_on_query_cookies_and_the_client() {
     use config::*;
     let base = super::route("* * /");
     let value = |of, name: &str, any| {
-        let values = vec![ValueCondition { of, name: name.to_string(), any: vec![any] }];
-        Conditions { values, ..Conditions::default() }
+        Conditions(vec![Condition::Value(ValueCondition { of, name: name.to_string(), any: vec![any] })])
     };
     let exact = |text: &str| ValueMatch::Exact(text.to_string());
     // No digest, but one that is always the same.
@@ -472,10 +471,10 @@ fn conditions_on_query_cookies_and_the_client() {
     assert_eq!(fingerprint.as_str(), "t13i000100_000000000000_1b1b1b1b1b1b");
     let fingerprint = Some(Box::new(fingerprint));
     let tls = tls::Info { server_name: Some("a.b.example".into()), fingerprint, ..info() };
-    let ja4 = |text: &str| Conditions { ja4: vec![Ja4Pattern { text: text.to_string() }], ..Conditions::default() };
-    let networks = |text: &str| Conditions { client: vec![text.parse().unwrap()], ..Conditions::default() };
-    let names = |text| Conditions { server_name: vec![HostPattern::of_text(text)], ..Conditions::default() };
-    let sans = |text: &str| Conditions { certificate: vec![text.to_string()], ..Conditions::default() };
+    let ja4 = |text: &str| Conditions(vec![Condition::Ja4(vec![Ja4Pattern { text: text.to_string() }])]);
+    let networks = |text: &str| Conditions(vec![Condition::Client(vec![text.parse().unwrap()])]);
+    let names = |text| Conditions(vec![Condition::ServerName(vec![HostPattern::of_text(text)])]);
+    let sans = |text: &str| Conditions(vec![Condition::Certificate(vec![text.to_string()])]);
     for (when, target, suits) in [
         (value(ValueOf::Query, "a", exact("x y")), "/?b=1&a=x+y", true),
         (value(ValueOf::Query, "a", exact("x y")), "/?%61=x%20y", true),
@@ -509,11 +508,12 @@ fn conditions_on_query_cookies_and_the_client() {
         let head = super::head(&format!("GET h {target} cookie=a=b;plan=pro")).unwrap();
         let client = Some("::ffff:192.0.2.7".parse().unwrap());
         let located = Located::default();
-        let sought = Sought { head: &head, client, tls: Some(&tls), subject: None, located };
+        let arrival = Arrival::default();
+        let sought = Sought { head: &head, client, tls: Some(&tls), subject: None, located, arrival };
         assert_eq!(matches!(table.find("web", sought), Routed::Found(..)), suits, "{when:?} {target}");
         // From nobody, in the clear: what is said of client and TLS does not hold.
         let is_found = matches!(table.find("web", &head), Routed::Found(..));
-        assert_eq!(is_found, suits && !when.values.is_empty(), "{when:?} {target}");
+        assert_eq!(is_found, suits && when.values().next().is_some(), "{when:?} {target}");
     }
 }
 

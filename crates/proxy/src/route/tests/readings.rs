@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 
-use config::{RouteConfig, Segment};
+use config::{Condition, Conditions, PathPattern, RouteConfig, Segment};
 use fastrand::Rng;
 
 use super::{check, compile, head, route};
@@ -58,10 +58,22 @@ pub(super) fn servers(path: &[u8]) -> Vec<Vec<u8>> {
 
 /// Whether a server that decodes, and has the same routes, takes this decoded path for one of the route.
 pub(super) fn serves(route: &RouteConfig, path: &[u8]) -> bool {
-    if let Some(expression) = route.path.expression().filter(|expression| expression.is_decoded()) {
+    fn hold(conditions: &Conditions, path: &[u8]) -> bool {
+        conditions.0.iter().all(|condition| match condition {
+            Condition::Path(patterns) => patterns.iter().any(|pattern| takes(pattern, path)),
+            Condition::Not(conditions) => !hold(conditions, path),
+            other => panic!("{other:?} is not on the path"),
+        })
+    }
+    takes(&route.path, path) && hold(&route.when, path)
+}
+
+/// The same of a pattern.
+fn takes(pattern: &PathPattern, path: &[u8]) -> bool {
+    if let Some(expression) = pattern.expression().filter(|expression| expression.is_decoded()) {
         return expression.matches(path);
     }
-    if let Some(expression) = route.path.expression() {
+    if let Some(expression) = pattern.expression() {
         let mut written = Vec::new();
         for octet in path {
             let is_kept = octet.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/".contains(octet);
@@ -73,7 +85,7 @@ pub(super) fn serves(route: &RouteConfig, path: &[u8]) -> bool {
         return expression.matches(&written);
     }
     let pieces: Vec<&[u8]> = path[1..].split(|octet| *octet == b'/').collect();
-    for (at, segment) in route.path.segments.iter().enumerate() {
+    for (at, segment) in pattern.segments.iter().enumerate() {
         let Some(piece) = pieces.get(at) else { return false };
         let suits = match segment {
             Segment::Static(text) => decode(text.as_bytes(), 1) == *piece,
@@ -90,7 +102,7 @@ pub(super) fn serves(route: &RouteConfig, path: &[u8]) -> bool {
             return false;
         }
     }
-    pieces.len() == route.path.segments.len()
+    pieces.len() == pattern.segments.len()
 }
 
 /// The smaller the more specific.
