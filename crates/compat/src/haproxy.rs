@@ -12,6 +12,7 @@ mod region;
 mod bind;
 mod source;
 mod servers;
+mod checks;
 mod rules;
 mod template;
 mod acl;

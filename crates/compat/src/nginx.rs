@@ -434,6 +434,7 @@ impl<'d> Making<'d> {
         let Listener { name, socket } = listener;
         let mut native =
             Map::of([("name", Value::text(name.clone())), ("bind", Value::texts(socket.bind.iter().cloned()))]);
+        listen::open_unix_socket(socket, &mut native);
         if socket.tls {
             match self.listener_tls(listener, scopes) {
                 Ok(tls) => native.set("tls", tls),

@@ -23,7 +23,8 @@ use std::time::Duration;
 use config::limits::Limits;
 use config::{
     ArgumentSecret, Config, Effective, Endpoint, Forwarding, KeystoreConfig, ListenerConfig, ListenerOptions,
-    LogConfig, ResponseRules, Secret, ServerAddress, ServerConfig, Service, TlsConfig, TlsSettings, UpstreamConfig,
+    LogConfig, ResponseRules, Secret, ServerAddress, ServerConfig, Service, TlsConfig, TlsSettings, UnixSocket,
+    UpstreamConfig,
 };
 use proxy::route::RouteTable;
 use tls::{Policy, ProtocolVersion};
@@ -224,6 +225,7 @@ fn listener(bind: Vec<Endpoint>, min_tls: u64) -> ListenerConfig {
     ListenerConfig {
         name: NAME.to_string(),
         bind,
+        unix_socket: UnixSocket::default(),
         tls: Some(TlsConfig {
             keystore: NAME.to_string(),
             settings: Arc::new(settings),

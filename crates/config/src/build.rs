@@ -35,6 +35,7 @@ mod template;
 mod tokens;
 mod tracing;
 mod tunnels;
+mod unix_sockets;
 mod upstreams;
 mod validate;
 mod variables;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tls::ProtocolVersion;
 use wire::keyless::{HashKind, Operation};
 
-use super::{AdminConfig, Endpoint, SandboxMode, Secret};
+use super::{AdminConfig, Endpoint, SandboxMode, Secret, UnixSocket};
 use crate::limits::KeyServerLimits;
 use crate::shape::effective::Effective;
 
@@ -60,6 +60,8 @@ pub struct KeyServerListener {
     pub name: String,
     /// Addresses.
     pub bind: Vec<Endpoint>,
+    /// What its Unix sockets are made with.
+    pub unix_socket: UnixSocket,
     /// Mutual TLS; none on Unix sockets.
     pub tls: Option<KeyServerTls>,
 }

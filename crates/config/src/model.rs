@@ -43,7 +43,7 @@ pub use acme::*;
 pub use conditions::*;
 pub use datagram::{AllowedDestination, DatagramHeader, SourceConfig, TargetsConfig, UdpListenerConfig};
 pub use geoip::{Country, GeoipConfig, Origins};
-pub use place::{Bindable, Place, places};
+pub use place::{Bindable, Place, UnixSocket, places};
 pub use policies::*;
 pub use responses::*;
 pub use rewrites::{CookieFlags, CookieRule, CookieSameSite, ResponseRewrites, Rewrite};
@@ -170,6 +170,8 @@ pub struct ListenerConfig {
     pub name: String,
     /// Where it binds. At least one.
     pub bind: Vec<Endpoint>,
+    /// What its Unix sockets are made with.
+    pub unix_socket: UnixSocket,
     /// TLS, unless plain.
     pub tls: Option<TlsConfig>,
     /// PROXY headers of those who connect; none: there are none, and whoever connects is the client.

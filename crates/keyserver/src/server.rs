@@ -198,7 +198,7 @@ fn bind(config: &KeyServerConfig, inherited: &mut Inherited) -> Result<Listening
     for listener in &config.listeners {
         for endpoint in &listener.bind {
             let sockets = match inherited.take(endpoint.kind(), &endpoint.to_string()) {
-                passed if passed.is_empty() => Bound::bind(endpoint, config.workers),
+                passed if passed.is_empty() => Bound::bind(endpoint, listener.unix_socket.mode, config.workers),
                 passed => Bound::adopt(endpoint, passed, config.workers),
             };
             let sockets = sockets

@@ -22,9 +22,6 @@ use crate::unix_socket;
 /// Connections the kernel may queue for us before it drops new ones (bounded by net.core.somaxconn).
 const BACKLOG: i32 = 65_535;
 
-/// Who may connect to a Unix socket: the user and the group of this process.
-const UNIX_MODE: u32 = 0o660;
-
 /// When a listener closes, how long handshakes (TCP) that have begun may take: a round trip of most clients.
 const LAST_HANDSHAKES: Duration = Duration::from_millis(200);
 
@@ -92,15 +89,16 @@ pub fn interface(name: &str) -> Option<u32> {
 }
 
 impl Bound {
-    /// Binds `endpoint` for `workers` workers and starts listening. With port 0 all of them share the port the kernel chose.
+    /// Binds `endpoint` for `workers` workers and starts listening. With port 0 all of them share the port the kernel chose. `mode`: who may connect to a Unix
+    /// socket.
     ///
     /// # Errors
     /// The address is taken, not ours, or needs a privilege; a Unix path is taken by a live server or is not a socket.
-    pub fn bind(endpoint: &Endpoint, workers: usize) -> io::Result<Bound> {
+    pub fn bind(endpoint: &Endpoint, mode: u32, workers: usize) -> io::Result<Bound> {
         match endpoint {
             Endpoint::Tcp(address) => Bound::bind_tcp(*address, workers),
             Endpoint::Unix(path) => {
-                let socket = unix_socket::bind(path, UNIX_MODE, BACKLOG)?;
+                let socket = unix_socket::bind(path, mode, BACKLOG)?;
                 socket.set_nonblocking(true)?;
                 let socket = Arc::new(socket.into());
                 let file = identify(path).map(|identity| SocketFile { path: path.clone(), identity });

@@ -7,10 +7,11 @@
 
 mod state;
 mod udp;
+mod binding;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -20,7 +21,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
-use config::{Bindable, Config, Place};
+use config::{Config, Place};
 use config::{Reloaded, waits_for_restart};
 use net::inherited::Passed;
 use net::{Bound, Endpoint, Inherited};
@@ -40,6 +41,7 @@ use crate::udp_group::Group;
 use crate::upstream::sticky;
 use crate::worker::{Shared, Worker};
 
+use self::binding::{Sockets, Taking, bind_missing, take_gone};
 use self::udp::{Leaving, Serving};
 
 pub use crate::policies::counts::{MAX_KEYS_PASSED, MAX_KEYS_PER_PIECE, RateCounts, RateKey, UsedKey};
@@ -118,12 +120,6 @@ pub struct Server {
     reloading: Mutex<()>,
     inner: Mutex<Inner>,
 }
-
-/// Bound sockets, by what was configured.
-type Sockets<A, S> = BTreeMap<Place<A>, S>;
-
-/// Those that were bound just now.
-type Fresh<A, S> = Vec<(Place<A>, S)>;
 
 struct Inner {
     workers: Vec<WorkerThread>,
@@ -614,74 +610,6 @@ impl Inner {
             let _ = worker.commands.send(command());
         }
     }
-}
-
-/// Takes out the sockets that are wanted no more.
-fn take_gone<A: Bindable, S>(bound: &mut Sockets<A, S>, wanted: impl Iterator<Item = Place<A>>) -> Sockets<A, S> {
-    let wanted: BTreeSet<Place<A>> = wanted.collect();
-    let (kept, gone) = std::mem::take(bound).into_iter().partition(|(place, _)| wanted.contains(place));
-    *bound = kept;
-    gone
-}
-
-/// Where sockets are taken from before one is made, and how many workers they are for.
-struct Taking<'i> {
-    workers: usize,
-    inherited: &'i mut Inherited,
-}
-
-/// Binds the listeners that are not bound, or takes the sockets that were passed for them.
-fn bind_missing(
-    config: &Config,
-    bound: &mut Sockets<Endpoint, Bound>,
-    sockets: &mut Taking<'_>,
-) -> Result<Fresh<Endpoint, Bound>, Vec<String>> {
-    let places =
-        || config.listeners.iter().flat_map(|listener| listener.places().map(|place| (&*listener.name, place)));
-    let bind = |place: &Place<Endpoint>| match sockets.inherited.take(place.address.kind(), &place.key()) {
-        passed if passed.is_empty() => Bound::bind(&place.address, sockets.workers),
-        passed => Bound::adopt(&place.address, passed, sockets.workers),
-    };
-    let fresh = bind_places(places(), bound, bind, Bound::unlink)?;
-    for (listener, place) in places() {
-        bound.get(&place).into_iter().for_each(|bound| bound.keep_alive(config.limits_at(listener).keepalive));
-    }
-    Ok(fresh)
-}
-
-/// Binds what is configured and not bound; gives what it bound. On failure nothing is left bound that was not before.
-fn bind_places<'a, A: Bindable, S: Clone>(
-    places: impl Iterator<Item = (&'a str, Place<A>)>,
-    bound: &mut Sockets<A, S>,
-    mut bind: impl FnMut(&Place<A>) -> io::Result<S>,
-    give_up: impl Fn(&S),
-) -> Result<Fresh<A, S>, Vec<String>> {
-    let mut fresh = Fresh::new();
-    let mut problems = Vec::new();
-    for (listener, place) in places.filter(|(_, place)| !bound.contains_key(place)) {
-        match bind(&place) {
-            Ok(socket) => fresh.push((place, socket)),
-            Err(error) => problems.push(explain_bind(listener, &place.address, &error)),
-        }
-    }
-    if !problems.is_empty() {
-        fresh.iter().for_each(|(_, socket)| give_up(socket));
-        return Err(problems);
-    }
-    bound.extend(fresh.iter().cloned());
-    Ok(fresh)
-}
-
-fn explain_bind(listener: &str, endpoint: &impl Bindable, error: &io::Error) -> String {
-    let fix = match error.kind() {
-        io::ErrorKind::PermissionDenied => {
-            "; ports below 1024 need CAP_NET_BIND_SERVICE (see packaging/portunus.service), or choose a higher port"
-        }
-        io::ErrorKind::AddrInUse => "; another program has it: stop that one or choose another address",
-        io::ErrorKind::AddrNotAvailable => "; no interface has this address",
-        _ => "",
-    };
-    format!("listener {listener}: cannot bind {endpoint}: {error}{fix}")
 }
 
 fn report_stores(generation: &Generation, reporter: &Reporter) {

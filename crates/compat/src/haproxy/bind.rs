@@ -76,11 +76,8 @@ const HARMLESS: &[&str] = &[
     "client-sigalgs",
     "sigalgs",
     "expose-fd",
-    "gid",
-    "group",
     "id",
     "level",
-    "mode",
     "mss",
     "name",
     "nice",
@@ -102,8 +99,6 @@ const HARMLESS: &[&str] = &[
     "thread",
     "tls-ticket-keys",
     "tls-tickets",
-    "uid",
-    "user",
     "ssl-min-ver",
     "ssl-max-ver",
     "dhparam",
@@ -123,15 +118,22 @@ const CARRIED: &[&str] = &[
     "crt-list",
     "force-tlsv12",
     "force-tlsv13",
+    "gid",
+    "group",
+    "mode",
     "no-alpn",
     "no-tlsv12",
     "no-tlsv13",
     "ssl",
     "strict-sni",
+    "uid",
+    "user",
     "v4v6",
     "v6only",
     "verify",
 ];
+/// Options of a Unix socket that give it to somebody.
+const OWNERS: [&str; 4] = ["user", "uid", "group", "gid"];
 
 impl Socket {
     pub(crate) fn has(&self, option: &str) -> bool {
@@ -258,9 +260,10 @@ impl Making<'_> {
     pub(crate) fn listener(&mut self, proxy: &Proxy, socket: &Socket) -> Result<(Map, Facts), String> {
         let mut native = Map::of([
             ("name", Value::text(self.listener_name(proxy, socket))),
-            ("bind", Value::texts(socket.bind.iter().cloned())),
+            ("bind", Value::texts(socket.bind.iter().map(|bind| self.prefixed(bind)))),
         ]);
         native.comment(format!("{}: {}", socket.place, proxy.name));
+        self.unix_socket(socket, &mut native);
         let mut facts = Facts { tls: socket.has("ssl"), port: socket.port, certificate: Some(false) };
         if socket.has("ssl") {
             let tls = self.tls(socket, proxy.is_tcp())?;
@@ -294,6 +297,31 @@ impl Making<'_> {
             }
         }
         Ok((native, facts))
+    }
+
+    /// An address with what `unix-bind` puts before the paths of Unix sockets.
+    fn prefixed(&self, bind: &str) -> String {
+        let prefix = self.global.one("unix-bind").and_then(|line| line.after("prefix"));
+        match (bind.strip_prefix("unix:"), prefix) {
+            (Some(path), Some(prefix)) => format!("unix:{prefix}{path}"),
+            _ => bind.to_owned(),
+        }
+    }
+
+    /// Who may connect to a Unix socket: what it says, else what `unix-bind` does.
+    fn unix_socket(&self, socket: &Socket, native: &mut Map) {
+        if socket.port.is_some() {
+            return;
+        }
+        let general = self.global.one("unix-bind");
+        let said = |option: &str| socket.value(option).or_else(|| general.and_then(|line| line.after(option)));
+        if let Some(mode) = said("mode") {
+            native.set("unix_socket", Map::of([("mode", Value::text(mode))]));
+        }
+        for (option, value) in OWNERS.iter().filter_map(|option| Some((option, said(option)?))) {
+            let why = "a socket belongs to the user of the process; a folder with `chmod g+s` gives it its group";
+            native.comment(self.report.left_out(&socket.place, &format!("bind … {option} {value}"), why));
+        }
     }
 
     fn listener_name(&self, proxy: &Proxy, socket: &Socket) -> String {

@@ -1,12 +1,25 @@
 //! Backends as upstreams: servers, balancing, checks, timeouts, retries, TLS to them.
 
-use super::Making;
 use super::sections::{Kind, Proxy, milliseconds};
 use super::syntax::Line;
+use super::{Making, checks};
 use crate::addresses::is_host;
 use crate::draft::Draft;
 use crate::migration::absolute;
 use crate::native::{Map, Value, duration};
+
+/// Options for checks that are no requests.
+const CHECKS: [&str; 9] = [
+    "mysql-check",
+    "pgsql-check",
+    "redis-check",
+    "smtpchk",
+    "ldap-check",
+    "ssl-hello-chk",
+    "spop-check",
+    "tcp-check",
+    "external-check",
+];
 
 /// Most servers of an upstream.
 const MAX_SERVERS: usize = 1_000;
@@ -490,21 +503,18 @@ impl Making<'_> {
 
     /// Checks. What servers say to one may decide who is written to, as of a primary and its replicas: where it cannot be asked for, nobody is.
     fn health(&self, proxy: &Proxy, used: &[&Server<'_>], upstream: &mut Map) -> Result<(), String> {
-        let checks: Vec<&Line> =
+        let lines: Vec<&Line> =
             proxy.lines.iter().filter(|line| line.word(0) == "tcp-check" || line.word(0) == "external-check").collect();
-        let others = [
-            "mysql-check",
-            "pgsql-check",
-            "redis-check",
-            "smtpchk",
-            "ldap-check",
-            "ssl-hello-chk",
-            "spop-check",
-            "tcp-check",
-            "external-check",
-        ];
+        let is_tcp = upstream.get("protocol") == Some(&Value::text("tcp"));
+        // Of several, the last one counts there.
+        let count = CHECKS.iter().filter(|name| proxy.option(name).is_some()).count();
+        let by_itself = is_tcp && count == 1 && proxy.option("httpchk").is_none();
         let Some(first) = used.iter().find(|server| server.is_on("check")) else { return Ok(()) };
-        if let Some(line) = checks.iter().find(|line| line.word(0) == "external-check" || line.word(1) == "expect") {
+        let asked = if by_itself { checks::steps(proxy, &lines) } else { Ok(None) };
+        let steps = asked.as_ref().ok().and_then(|steps| steps.clone());
+        let decides = |line: &&&Line| line.word(0) == "external-check" || line.word(1) == "expect";
+        if let Some(line) = lines.iter().find(decides).filter(|_| steps.is_none()) {
+            let line = asked.err().unwrap_or(line);
             return Err(format!(
                 "`{}` ({}) decides which servers are used, and is not asked here",
                 line.shown(),
@@ -515,21 +525,24 @@ impl Making<'_> {
         if proxy.option("httpchk").is_some() && used.iter().any(ports) {
             return Err("its servers are checked at different ports".to_owned());
         }
-        let other = others
+        let other = CHECKS
             .iter()
             .find_map(|name| proxy.option(name))
-            .filter(|line| line.word(1) != "tcp-check" || !checks.is_empty());
+            .filter(|line| line.word(1) != "tcp-check" || !lines.is_empty())
+            .filter(|_| steps.is_none());
         if let Some(line) = other {
             let why = "a server that takes a connection is healthy; no more is asked of it";
             upstream.comment(self.report.left_out(&line.place, &line.shown(), why));
         }
         let mut health = Map::default();
-        match proxy.option("httpchk") {
-            Some(line) => {
-                self.http_check(proxy, line, &mut health, upstream);
-                self.tls_of_checks(first, upstream);
-            }
-            None => health.set("path", "none"),
+        let is_asked = proxy.option("httpchk").is_some() || steps.is_some();
+        match (proxy.option("httpchk"), steps) {
+            (Some(line), _) => self.http_check(proxy, line, &mut health, upstream),
+            (None, Some(steps)) => health.set("steps", steps),
+            (None, None) => health.set("path", "none"),
+        }
+        if is_asked {
+            self.tls_of_checks(first, upstream);
         }
         let inter = first.value("inter").and_then(milliseconds).filter(|time| *time > 0).unwrap_or(2_000);
         health.set("interval", duration(inter));

@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use super::syntax::Directive;
 use crate::addresses::is_host;
 use crate::migration::{Place, Report};
+use crate::native::{Map, Value};
 
 /// A socket, as nginx tells them apart: by address and port.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -252,6 +253,13 @@ pub(crate) fn address(text: &str, is_dual: bool) -> Result<(Vec<String>, Option<
     match host {
         "localhost" => Ok((vec![SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port).to_string()], Some(port))),
         _ => Err("it names an address by a host name; write the address"),
+    }
+}
+
+/// Whoever is on the machine may connect to nginx's Unix sockets.
+pub(crate) fn open_unix_socket(socket: &Socket, native: &mut Map) {
+    if socket.port.is_none() {
+        native.set("unix_socket", Map::of([("mode", Value::text("0666"))]));
     }
 }
 

@@ -44,6 +44,7 @@ impl<'d> Making<'d> {
         let name = self.free_name(if socket.tls { "tls" } else { "tcp" }, socket);
         let mut native =
             Map::of([("name", Value::text(name.as_str())), ("bind", Value::texts(socket.bind.iter().cloned()))]);
+        listen::open_unix_socket(socket, &mut native);
         native.comment(server.place.to_string());
         if socket.tls {
             let listener = Listener { name, socket: socket.clone() };

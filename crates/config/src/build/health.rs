@@ -3,13 +3,17 @@
 use super::placeholders::Scope;
 use super::template::Target;
 use super::{Build, Fault, address, headers, read};
-use crate::model::{HealthCheck, HttpProbe, Probe};
+use crate::expression::Expression;
+use crate::model::{CheckStep, Expected, HealthCheck, HttpProbe, Probe};
 use crate::problem::shown;
 use crate::shape::surface::HealthMethod;
 use crate::table::setting;
 use crate::yaml::Node;
 
-/// Longest datagram of a check: what every path carries in one piece.
+/// Most steps of a check.
+const MOST_STEPS: usize = 16;
+
+/// Longest datagram of a check: what every path carries in one piece. The same for bytes on a connection.
 const MOST_PAYLOAD_BYTES: usize = 1200;
 
 /// Fields that a check writes itself.
@@ -23,12 +27,15 @@ impl Build<'_> {
             Probe::Http(_) => &[],
             Probe::Grpc { .. } => &["path", "method", "headers", "statuses", "body"],
             Probe::Connect => &["host", "method", "headers", "statuses", "body"],
-            Probe::Datagram { .. } => &["path", "host", "method", "headers", "statuses", "body"],
+            Probe::Datagram { .. } | Probe::Exchange(_) => &["path", "host", "method", "headers", "statuses", "body"],
         };
         for entry in without_effect.iter().filter_map(|key| is_written(key)) {
             let beside = match &probe {
                 Probe::Connect => "path: none",
                 Probe::Datagram { .. } => "send",
+                Probe::Exchange(_) if node.entry("steps").is_some() => "steps",
+                Probe::Exchange(_) if node.entry("send").is_none() => "expect",
+                Probe::Exchange(_) => "send",
                 Probe::Grpc { .. } | Probe::Http(_) => "grpc",
             };
             let what = format!("`{}` has no effect beside `{beside}`", entry.key);
@@ -58,6 +65,13 @@ impl Build<'_> {
             let service = self.take(grpc.span, service_name(service))?;
             return Some(Probe::Grpc { service, host: self.parsed(node, "host", address::authority) });
         }
+        if protocol == Some("tcp") && ["send", "expect", "steps"].iter().any(|key| node.entry(key).is_some()) {
+            return self.exchange(node).map(Probe::Exchange);
+        }
+        if let Some(entry) = node.entry("steps") {
+            let fix = "remove `steps`, or write `protocol: tcp`";
+            self.problems.add(entry.key_span, "`steps` are of a connection without HTTP", fix);
+        }
         if let Some(entry) = node.entry("expect").filter(|_| node.entry("send").is_none()) {
             self.problems.add(
                 entry.key_span,
@@ -67,11 +81,11 @@ impl Build<'_> {
         }
         if let Some(send) = node.entry("send") {
             if protocol != Some("udp") {
-                let fix = "remove `send`, or write `protocol: udp`";
-                self.problems.add(send.key_span, "`send` is a datagram, and this upstream has none", fix);
+                let fix = "remove `send`, or write `protocol: tcp` or `udp`";
+                self.problems.add(send.key_span, "`send` is no HTTP, which this upstream speaks", fix);
             }
-            let expect = node.get("expect").and_then(|expect| self.datagram(expect));
-            return Some(Probe::Datagram { send: self.datagram(&send.value)?, expect });
+            let expect = node.get("expect").and_then(|expect| self.expected(expect));
+            return Some(Probe::Datagram { send: self.payload(&send.value)?, expect });
         }
         if protocol == Some("udp") {
             self.check_beside_datagrams(node)?;
@@ -113,8 +127,59 @@ impl Build<'_> {
         Some(())
     }
 
-    /// The bytes of a datagram.
-    fn datagram(&mut self, node: &Node) -> Option<Vec<u8>> {
+    /// What is said on a connection.
+    fn exchange(&mut self, node: &Node) -> Option<Vec<CheckStep>> {
+        let Some(entry) = node.entry("steps") else {
+            if let (Some(send), None) = (node.entry("send"), node.entry("expect")) {
+                let what = "nothing is expected, so that every server is healthy that takes what is sent";
+                self.problems.add(send.key_span, what, "add `expect`, or write `path: none`");
+            }
+            return Some(vec![self.step(node)?]);
+        };
+        for other in ["send", "expect"].iter().filter_map(|key| node.entry(key)) {
+            let what = format!("`{}` beside `steps` has no place in their order", other.key);
+            self.problems.add(other.key_span, what, "make it a step");
+        }
+        let items = entry.value.items();
+        if items.is_empty() || items.len() > MOST_STEPS {
+            let what = format!("a check has 1 to {MOST_STEPS} `steps`, not {}", items.len());
+            self.problems.add(entry.key_span, what, "leave out what does not tell a healthy server");
+            return None;
+        }
+        let steps: Vec<Option<CheckStep>> = items.iter().map(|item| self.step(item)).collect();
+        let steps: Vec<CheckStep> = steps.into_iter().collect::<Option<_>>()?;
+        if steps.iter().all(|step| step.expect.is_none()) {
+            let what = "nothing is expected, so that every server is healthy that takes what is sent";
+            self.problems.add(entry.key_span, what, "add `expect` to a step, or write `path: none`");
+        }
+        Some(steps)
+    }
+
+    fn step(&mut self, node: &Node) -> Option<CheckStep> {
+        if node.entry("send").is_none() && node.entry("expect").is_none() {
+            self.problems.add(node.span, "a step that neither sends nor expects", "add `send` or `expect`");
+            return None;
+        }
+        let send = match node.get("send") {
+            Some(send) => self.payload(send)?,
+            None => Vec::new(),
+        };
+        let expect = match node.get("expect") {
+            Some(expect) => Some(self.expected(expect)?),
+            None => None,
+        };
+        Some(CheckStep { send, expect })
+    }
+
+    /// What a response contains.
+    fn expected(&mut self, node: &Node) -> Option<Expected> {
+        let Some(expression) = node.get("expression") else { return self.payload(node).map(Expected::Bytes) };
+        let found = expression.text().map(within)?;
+        self.take(expression.span, found).map(Expected::Matching)
+    }
+
+    /// The bytes that are sent, or that a response contains.
+    fn payload(&mut self, node: &Node) -> Option<Vec<u8>> {
         let (node, bytes) = match node.get("hex") {
             Some(hex) => (hex, self.take(hex.span, bytes_of(hex.text()?))?),
             None => (node, node.text()?.as_bytes().to_vec()),
@@ -123,12 +188,20 @@ impl Build<'_> {
             if self.problems.knows(node.span) {
                 return None;
             }
-            let what = format!("{} bytes are not the content of a check's datagram", bytes.len());
+            let what = format!("{} bytes are not what a check sends or expects", bytes.len());
             self.problems.add(node.span, what, format!("write 1 to {MOST_PAYLOAD_BYTES} bytes"));
             return None;
         }
         Some(bytes)
     }
+}
+
+/// An expression that a text matches if something in it does.
+fn within(text: &str) -> Result<Expression, Fault> {
+    let fault = |(what, fix): (String, String)| Fault::new(what, fix);
+    // By itself first: what is wrong is said of what was written, and no bracket of it ends ours.
+    Expression::new(text).map_err(fault)?;
+    Expression::new(&format!("(?s:.*)(?:{text})(?s:.*)")).map_err(fault)
 }
 
 /// Reads bytes in hexadecimal; white space between bytes does not count.

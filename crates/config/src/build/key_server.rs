@@ -79,10 +79,11 @@ impl Build<'_> {
                 self.unique(&name, "listener", at.span, &mut names);
             }
             let bind = self.binds(node, &name, bound);
+            let unix_socket = self.unix_socket(node, &bind);
             let tls = read::mapping(node, "tls").and_then(|tls| self.key_server_tls(root, tls));
             let place = node.get("bind").map_or(node.span, |bind| bind.span);
             self.tls_fits(node, &bind, place);
-            out.push(Arc::new(KeyServerListener { name, bind, tls }));
+            out.push(Arc::new(KeyServerListener { name, bind, unix_socket, tls }));
         }
         out
     }

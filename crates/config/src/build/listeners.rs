@@ -48,8 +48,10 @@ impl Build<'_> {
             if let Some(at) = node.get("name").filter(|_| !name.is_empty()) {
                 self.unique(&name, "listener", at.span, &mut names);
             }
+            let bind = self.binds(node, &name, &mut bound);
             let listener = ListenerConfig {
-                bind: self.binds(node, &name, &mut bound),
+                unix_socket: self.unix_socket(node, &bind),
+                bind,
                 tls: read::mapping(node, "tls").map(|tls| self.tls(tls, &keystores, node.entry("tunnel").is_some())),
                 proxy_protocol: read::mapping(node, "proxy_protocol").map(|rule| self.proxy_protocol(rule)),
                 service: self.service(node, KnownHere { upstreams: &upstreams, policies: &policies }),

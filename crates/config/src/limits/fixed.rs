@@ -487,6 +487,13 @@ const UPSTREAMS: &[FixedBound] = &[
     ),
     bound(
         "proxy/src/background/health/probe.rs",
+        "SAID_BYTES",
+        "Response to what a health check sends on a connection",
+        "16KiB",
+        "Enough for the state of a database or a greeting.",
+    ),
+    bound(
+        "proxy/src/background/health/probe.rs",
         "DATAGRAM_BYTES",
         "Response to the datagram of a health check",
         "64KiB",

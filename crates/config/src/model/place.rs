@@ -61,6 +61,20 @@ pub fn places<'a, A: Bindable>(listener: &'a str, bind: &'a [A]) -> impl Iterato
     })
 }
 
+/// What a Unix socket is made with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnixSocket {
+    /// The mode of its file: who may write, may connect.
+    pub mode: u32,
+}
+
+impl Default for UnixSocket {
+    /// For the user and the group of the process.
+    fn default() -> UnixSocket {
+        UnixSocket { mode: 0o660 }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]

@@ -8,6 +8,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 use super::{AllowedDestination, Secret, SourceConfig};
+use crate::expression::Expression;
 use crate::shape::surface::{HealthMethod, QueueConfig, SameSite, WhenAllDown};
 
 /// A group of servers.
@@ -380,8 +381,10 @@ pub enum Probe {
         /// What is sent.
         send: Vec<u8>,
         /// What the response contains; none for anything.
-        expect: Option<Vec<u8>>,
+        expect: Option<Expected>,
     },
+    /// To say the right things on a connection.
+    Exchange(Vec<CheckStep>),
     /// To respond to a request.
     Http(HttpProbe),
     /// To call a service healthy (`grpc.health.v1`); the empty name is the server as a whole.
@@ -391,6 +394,24 @@ pub enum Probe {
         /// Host sent; none: the server's.
         host: Option<String>,
     },
+}
+
+/// A step of a check on a connection: something is sent, and an answer waited for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckStep {
+    /// What is sent; empty for nothing.
+    pub send: Vec<u8>,
+    /// What then comes contains; none: it is not waited for.
+    pub expect: Option<Expected>,
+}
+
+/// What a healthy server says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Expected {
+    /// These bytes, somewhere.
+    Bytes(Vec<u8>),
+    /// Something that this matches, which matches all before and behind it, too.
+    Matching(Expression),
 }
 
 /// The request of a check, and the response of a healthy server.

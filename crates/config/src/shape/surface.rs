@@ -57,6 +57,7 @@ use upstreams::*;
 pub(crate) static OBJECTS: &[&Object] = &[
     &ROOT,
     &LISTENER,
+    &UNIX_SOCKET,
     &LISTENER_LIMITS,
     &HTTP3,
     &PROXY_PROTOCOL,
@@ -92,6 +93,8 @@ pub(crate) static OBJECTS: &[&Object] = &[
     &UPSTREAM_TLS,
     &HEALTH,
     &HEX_PAYLOAD,
+    &EXPECTED_BYTES,
+    &CHECK_STEP,
     &EJECTION,
     &UPSTREAM_EJECTION,
     &QUEUE,

@@ -1,9 +1,11 @@
 //! Listeners and upstreams beyond IPv4: Unix sockets and IPv6.
 
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 
+use super::upgrade::{self, Upgradable};
 use super::{get, yaml};
 use crate::harness::{Gate, Upstream, connect_unix, read_response, wait_until};
 
@@ -117,4 +119,39 @@ fn each_listener_that_asks_for_a_port_gets_its_own_and_keeps_it() {
     gate.wait_for("reloaded");
     assert!(respond("two").ends_with("two"));
     wait_until("the port to close", || std::net::TcpStream::connect(gate.address("one")).is_err());
+}
+
+fn mode(path: &Path) -> u32 {
+    std::fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+/// A gate with a Unix socket of this mode beside its address.
+fn with_mode(upstream: &Upstream, mode: &str) -> String {
+    let both = format!("[\"127.0.0.1:0\", \"unix:edge.sock\"], unix_socket: {{ mode: {mode} }}");
+    yaml(upstream, "", "").replace("\"127.0.0.1:0\"", &both)
+}
+
+fn answers(socket: &Path) {
+    let mut stream = connect_unix(socket);
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    assert!(read_response(&mut stream).0.starts_with("HTTP/1.1 200 "));
+}
+
+/// What keeps a socket keeps its mode: a reload and an upgrade say so.
+#[test]
+fn a_unix_socket_is_made_with_its_mode() {
+    let upstream = Upstream::ok();
+    let mut site = Upgradable::start(tempfile::tempdir().unwrap(), &with_mode(&upstream, "0606"), 2);
+    let socket = site.dir().join("edge.sock");
+    assert_eq!(mode(&socket), 0o606);
+    answers(&socket);
+    upgrade::write(site.dir(), &with_mode(&upstream, "\"600\""));
+    site.gate.signal("HUP");
+    site.gate.wait_for("keeps its mode until a restart");
+    assert_eq!(mode(&socket), 0o606);
+    site.upgrade();
+    site.gate.wait_for("keeps its mode 0606 until a restart, which makes it anew with 0600");
+    assert_eq!(mode(&socket), 0o606);
+    answers(&socket);
+    site.end();
 }

@@ -244,7 +244,7 @@ fn while_it_drains_its_addresses_are_free() {
     key_server.wait_for("draining", 1);
     wait_until("the socket's file to go", || !dir.path().join("key-server/keys.sock").exists());
     for address in [key_server.edges, key_server.admin] {
-        let bind = || net::Bound::bind(&net::Endpoint::Tcp(address), 1);
+        let bind = || net::Bound::bind(&net::Endpoint::Tcp(address), 0o660, 1);
         wait_until("the port to be free", || bind().is_ok());
     }
     assert!(key_server.child.try_wait().unwrap().is_none(), "it still waits for its peer");

@@ -1,11 +1,12 @@
 //! Checks of HAProxy beside those of its import: which server gets connections is what they are for.
 
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::beside::{Beside, Program, get};
-use crate::harness::{Reply, Seen, Upstream, vacant, wait_until};
+use crate::harness::{Reply, Seen, Upstream, trial, vacant, wait_until};
 
 /// Two servers of a database, at addresses of their own, with a service at the same port of each that says whether it is the one that takes writes.
 struct Pair {
@@ -78,6 +79,65 @@ fn a_check_over_http_decides_where_tcp_goes() {
     }
 }
 
+/// What documentation has for Redis: only the primary takes writes.
+#[test]
+fn what_a_server_says_on_a_connection_decides_where_tcp_goes() {
+    let primary = Arc::new(AtomicUsize::new(0));
+    let server = |own: usize| {
+        let primary = Arc::clone(&primary);
+        trial::server(move |_, stream| {
+            let mut lines = BufReader::new(&stream).lines().map_while(Result::ok);
+            while let Some(line) = lines.next() {
+                let role = if primary.load(Ordering::SeqCst) == own { "master" } else { "slave" };
+                let response = match line.as_str() {
+                    "PING" => "+PONG\r\n".to_owned(),
+                    "info replication" => format!("$1\r\nrole:{role}\r\n"),
+                    "QUIT" => "+OK\r\n".to_owned(),
+                    line if line.starts_with("GET ") => {
+                        lines.by_ref().take_while(|line| !line.is_empty()).for_each(drop);
+                        format!("HTTP/1.1 200 OK\r\nContent-Length: 8\r\nConnection: close\r\n\r\nserver {own}")
+                    }
+                    _ => return,
+                };
+                if (&stream).write_all(response.as_bytes()).is_err() || line.starts_with("GET ") {
+                    return;
+                }
+            }
+        })
+    };
+    let text = format!(
+        "defaults
+            mode tcp
+            timeout connect 5s
+            timeout client 30s
+            timeout server 30s
+        listen redis
+            bind @db@
+            option tcp-check
+            tcp-check connect
+            tcp-check send PING\\r\\n
+            tcp-check expect string +PONG
+            tcp-check send info\\ replication\\r\\n
+            tcp-check expect rstring role:mas.er
+            tcp-check send-binary 515549540d0a
+            tcp-check expect binary 2b4f4b
+            default-server inter 100ms fall 1 rise 1
+            server one {} check
+            server two {} check\n",
+        server(0),
+        server(1)
+    );
+    let site = Beside::start(&Program::Haproxy, &text, &["db"]);
+    assert_eq!(site.left_out(), Vec::<String>::new(), "{}", site.yaml());
+    for wanted in [0, 1, 0] {
+        primary.store(wanted, Ordering::SeqCst);
+        let expected = Some(format!("server {wanted}"));
+        let all_go_there =
+            || (0..6).all(|_| site.ask("db", &get("a.test", "/")).iter().all(|one| one.body == expected));
+        wait_until("all connections to go to the primary", all_go_there);
+    }
+}
+
 #[test]
 fn what_checks_ask_that_is_not_carried_is_said() {
     let import = |check: &str, server: &str| {
@@ -96,7 +156,7 @@ fn what_checks_ask_that_is_not_carried_is_said() {
             "option pgsql-check user x: a server that takes a connection is healthy",
         ),
         ("option mysql-check", "check", "option mysql-check: a server that takes a connection is healthy"),
-        ("option redis-check", "check", "option redis-check: a server that takes a connection is healthy"),
+        ("option smtpchk", "check", "option smtpchk: a server that takes a connection is healthy"),
         ("option tcp-check\n tcp-check connect", "check", "option tcp-check: a server"),
         (
             "option httpchk GET /primary",
@@ -114,8 +174,8 @@ fn what_checks_ask_that_is_not_carried_is_said() {
     // What a server says decides whether it is the one that may be written to: where it is not asked, nothing goes to any.
     for (check, said) in [
         (
-            "option tcp-check\n tcp-check send info\\r\\n\n tcp-check expect string role:master",
-            "`tcp-check expect string role:master` (h.cfg:6) decides which servers are used, and is not asked here; nobody passes",
+            "option tcp-check\n tcp-check send info\\r\\n\n tcp-check expect ! string role:slave",
+            "`tcp-check expect ! string role:slave` (h.cfg:6) decides which servers are used, and is not asked here; nobody passes",
         ),
         (
             "option external-check\n external-check command /bin/true",

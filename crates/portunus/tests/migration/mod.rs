@@ -27,3 +27,4 @@ mod packages;
 mod prove;
 mod published;
 mod terminators;
+mod unix_sockets;

@@ -17,4 +17,5 @@ mod proxy_in;
 mod proxy_out;
 mod site;
 mod slow_readers;
+mod tcp_checks;
 mod tunnels;

@@ -91,7 +91,7 @@ async fn is_healthy(group: &Group, server: &Server, check: &HealthCheck) -> bool
 /// Asks a server what its check asks for; nothing unless that is the answer of a healthy one.
 async fn probe(group: &Group, server: &Server, check: &HealthCheck) -> Option<()> {
     if let Probe::Datagram { send, expect } = &check.probe {
-        return probe::datagram((group, server), check.port, (send, expect.as_deref())).await;
+        return probe::datagram((group, server), check.port, (send, expect.as_ref())).await;
     }
     let target = Target { port: check.port, negotiates: true, ..Target::own(group, server) };
     let transport = connect(target).await.ok()?;
@@ -105,6 +105,7 @@ async fn probe(group: &Group, server: &Server, check: &HealthCheck) -> Option<()
     let scheme = if group.connector_to(server).is_some() { "https" } else { "http" };
     match (&check.probe, group.config.protocol) {
         (Probe::Connect | Probe::Datagram { .. }, _) => Some(()),
+        (Probe::Exchange(steps), _) => probe::exchange(&transport, steps).await,
         (Probe::Grpc { service, host }, _) => {
             probe::grpc(transport, (scheme, host.as_deref().unwrap_or(own)), service).await
         }

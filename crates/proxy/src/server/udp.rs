@@ -16,7 +16,7 @@ use net::inherited::Kind;
 use net::{Bound, Endpoint, UdpBound, UdpListener};
 use tokio::task::JoinHandle;
 
-use super::{Fresh, Sockets, Taking, bind_places};
+use super::binding::{Fresh, Sockets, Taking, bind_places};
 use crate::datagram;
 use crate::listener;
 use crate::udp_group::{Group, Reins};

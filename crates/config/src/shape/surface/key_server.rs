@@ -2,7 +2,7 @@
 
 use wire::keyless::OPERATION_NAMES;
 
-use super::listeners::{ADMIN, ADMIN_TLS, CLIENT_CERTIFICATE, SECRET};
+use super::listeners::{ADMIN, ADMIN_TLS, CLIENT_CERTIFICATE, SECRET, UNIX_SOCKET};
 use crate::limits::KEY_SERVER_LIMITS;
 use crate::table::*;
 
@@ -21,6 +21,7 @@ const OPERATION_LIST: Shape = Shape::OneOrMany(&Shape::Choice(OPERATIONS));
 pub(crate) static KEY_SERVER_OBJECTS: &[&Object] = &[
     &KEY_SERVER,
     &KEY_SERVER_LISTENER,
+    &UNIX_SOCKET,
     &KEY_SERVER_TLS,
     &ENROLMENT,
     &KEY_SET,
@@ -121,8 +122,9 @@ static KEY_SERVER_LISTENER: Object = object(
         required(
             "bind",
             Shape::OneOrMany(&Shape::Text("an address such as `:2407` or `unix:/run/portunus/keys.sock`")),
-            "Listening addresses. The permissions of its folder protect a Unix socket; its clients are named `unix`.",
+            "Listening addresses. The permissions of its folder protect a Unix socket, and its own; its clients are named `unix`.",
         ),
+        optional("unix_socket", Shape::Object(&UNIX_SOCKET), "(see there)", "Who may connect to its Unix sockets."),
         optional(
             "tls",
             Shape::Object(&KEY_SERVER_TLS),

@@ -24,6 +24,7 @@ pub(in crate::shape) static LISTENER: Object = object(
                 )),
                 "Where to listen. `:443` is every IPv4 and IPv6 address; `[::]:443` is IPv6 alone.",
             ),
+            optional("unix_socket", Shape::Object(&UNIX_SOCKET), "(see there)", "Who may connect to its Unix sockets."),
             optional(
                 "proxy_protocol",
                 Shape::Object(&PROXY_PROTOCOL),
@@ -64,6 +65,17 @@ pub(in crate::shape) static LISTENER: Object = object(
         &RESPONSE_RULES,
         LISTENER_OPTIONS_ROWS,
     ],
+);
+
+pub(in crate::shape) static UNIX_SOCKET: Object = object(
+    "unix_socket",
+    "Unix sockets of a listener",
+    &[&[optional(
+        "mode",
+        Shape::Verbatim("a mode such as `0660`"),
+        "0660",
+        "Mode of the socket in octal digits: who may write, may connect. Its owner is the user of the process; its group is that of the process, or of the folder where that is setgid. A socket that is there keeps its mode until a restart.",
+    )]],
 );
 
 settings! {

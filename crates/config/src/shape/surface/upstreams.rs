@@ -483,9 +483,20 @@ pub(in crate::shape) static HEALTH: Object = object(
             "send",
             PAYLOAD,
             "(none)",
-            "Datagram to send instead, with `protocol: udp`. A server that responds is healthy; one that does not, or whose host says that nobody listens, is not.",
+            "What to send instead: with `protocol: udp` a datagram, to which a healthy server responds; with `protocol: tcp` bytes on a connection.",
         ),
-        optional("expect", PAYLOAD, "(any)", "What the response to `send` contains."),
+        optional(
+            "expect",
+            EXPECTED,
+            "(any)",
+            "What the response to `send` contains; with `protocol: tcp` also what a server says first.",
+        ),
+        optional(
+            "steps",
+            Shape::List(&Shape::Object(&CHECK_STEP)),
+            "(none)",
+            "Several things to send and expect on one connection, one after the other, with `protocol: tcp`; at most 16.",
+        ),
         optional(
             "grpc",
             Shape::Either(&[Shape::Bool, Shape::Text("the name of a service such as `shop.Orders`")]),
@@ -532,7 +543,48 @@ pub(in crate::shape) static HEALTH: Object = object(
     ]],
 );
 
-/// The bytes of a datagram.
+pub(in crate::shape) static CHECK_STEP: Object = object(
+    "health.steps",
+    "a step of a check on a connection",
+    &[&[
+        optional("send", PAYLOAD, "(nothing)", "What to send."),
+        optional(
+            "expect",
+            EXPECTED,
+            "(not waited for)",
+            "What comes after the last `send` contains, in its first 16 KiB.",
+        ),
+    ]],
+);
+
+/// What a response contains.
+const EXPECTED: Shape = Shape::Either(EXPECTATIONS);
+
+const EXPECTATIONS: &[Shape] = &[Shape::Text("a text"), Shape::Object(&EXPECTED_BYTES)];
+
+pub(in crate::shape) static EXPECTED_BYTES: Object = Object {
+    one_of: &["hex", "expression"],
+    ..object(
+        "health.expect",
+        "what a response contains, where that is no text",
+        &[&[
+            optional(
+                "hex",
+                Shape::Verbatim("bytes in hexadecimal such as `12 34 01 00`"),
+                "",
+                "Bytes in hexadecimal, with or without spaces between them.",
+            ),
+            optional(
+                "expression",
+                Shape::Text("an expression such as `role:(master|primary)`"),
+                "",
+                "A regular expression that something in it matches; `.` is any byte but a line feed.",
+            ),
+        ]],
+    )
+};
+
+/// Bytes that are sent.
 const PAYLOAD: Shape = Shape::Either(PAYLOADS);
 
 const PAYLOADS: &[Shape] = &[Shape::Text("a text"), Shape::Object(&HEX_PAYLOAD)];

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::rc::Rc;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
-use config::{HealthMethod, HttpProbe};
+use config::{CheckStep, Expected, HealthMethod, HttpProbe};
 use h2::RecvStream;
 use h2::client::SendRequest;
 use http::{Request, Response};
@@ -24,6 +24,9 @@ const BODY_BYTES: usize = 64 * 1024;
 
 /// What is read of a datagram.
 const DATAGRAM_BYTES: usize = 64 * 1024;
+
+/// What is read of what a server says on a connection, after the last that was sent.
+const SAID_BYTES: usize = 16 * 1024;
 
 /// What is read of a message of gRPC; that of a check has four bytes.
 const MESSAGE_BYTES: usize = 1024;
@@ -106,7 +109,7 @@ pub(super) async fn grpc(transport: Transport, place: (&str, &str), service: &st
 pub(super) async fn datagram(
     (group, server): (&Group, &Server),
     port: Option<u16>,
-    what: (&[u8], Option<&[u8]>),
+    what: (&[u8], Option<&Expected>),
 ) -> Option<()> {
     let mut address = server.socket_address()?;
     address.set_port(port.unwrap_or(address.port()));
@@ -115,13 +118,40 @@ pub(super) async fn datagram(
     // From then on nobody else's datagrams are received, and what the network says of ours is.
     socket.connect(address).await.ok()?;
     let (send, expect) = what;
-    socket.send(&[&own_header(group.config.send_proxy), send].concat()).await.ok()?;
+    socket.send(&[&own_header(group.config.send_proxy)[..], send].concat()).await.ok()?;
     let mut response = vec![0; DATAGRAM_BYTES];
     let length = socket.recv(&mut response).await.ok()?;
     match expect {
-        Some(expect) => memchr::memmem::find(response.get(..length)?, expect).map(drop),
+        Some(expect) => is_in(expect, response.get(..length)?).then_some(()),
         None => Some(()),
     }
+}
+
+fn is_in(expected: &Expected, said: &[u8]) -> bool {
+    match expected {
+        Expected::Bytes(bytes) => memchr::memmem::find(said, bytes).is_some(),
+        Expected::Matching(expression) => expression.matches(said),
+    }
+}
+
+/// Says on a connection what the steps say, and waits for each answer in what has come since the last that was sent.
+pub(super) async fn exchange(transport: &Transport, steps: &[CheckStep]) -> Option<()> {
+    let mut said = Vec::new();
+    for step in steps {
+        if !step.send.is_empty() {
+            said.clear();
+            transport.send(&step.send).await.ok()?;
+        }
+        let Some(expected) = &step.expect else { continue };
+        while !is_in(expected, &said) {
+            if said.len() >= SAID_BYTES {
+                return None;
+            }
+            let piece = transport.recv().await.ok().filter(|piece| !piece.is_empty())?;
+            said.extend_from_slice(piece.get(..SAID_BYTES - said.len()).unwrap_or(&piece));
+        }
+    }
+    Some(())
 }
 
 fn request((scheme, authority): (&str, &str), target: &str) -> Option<http::request::Builder> {
