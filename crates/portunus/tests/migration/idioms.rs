@@ -110,7 +110,7 @@ fn redirects_to_https_by_the_field_of_a_proxy_are_carried_from_haproxy() {
         ("acl plain hdr(x-forwarded-proto) http", "if plain { path_beg /a }"),
     ] {
         let text = format!(
-            "{HAPROXY_DEFAULTS}frontend www\n mode http\n bind @web@\n {acl}\n http-request redirect scheme https code 301 {condition}\n default_backend app\nbackend app\n mode http\n server one @A@"
+            "{HAPROXY_DEFAULTS}frontend www\n mode http\n bind @web@\n {acl}\n http-request redirect scheme https code 301 {condition}\n default_backend app\nbackend app\n mode http\n server one @A@\n"
         );
         let site = Beside::start_edited(&Program::Haproxy, &text, &["web"], "trusted_proxies: [127.0.0.1]\n");
         let said = site.left_out();
