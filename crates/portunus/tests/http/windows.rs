@@ -150,8 +150,9 @@ fn what_a_connection_has_grown_is_there_for_others_when_it_ends() {
     wait_until("the memory of the first", || upload(&gate).push(8 * MIB) == [512 * KIB, MIB]);
 }
 
-/// An HTTP/2 upstream by hand: one connection, whose first request gets a response of so many bytes. Gives what windows were announced.
-fn far_upstream(stream: TcpStream, bytes: u32) -> Vec<u32> {
+/// An HTTP/2 upstream by hand: one connection, whose first request gets a response of so many bytes. Tells what windows were announced, and reads on to the
+/// end: a connection that is closed before all was read of it is reset, and what it still has to give is lost.
+fn far_upstream(stream: TcpStream, bytes: u32, announced: &std::sync::mpsc::Sender<Vec<u32>>) {
     let (mut stream, mut preface) = (stream, [0; PREFACE.len()]);
     stream.read_exact(&mut preface).unwrap();
     let mut frames = Frames::behind_preface(stream);
@@ -171,13 +172,14 @@ fn far_upstream(stream: TcpStream, bytes: u32) -> Vec<u32> {
     }
     // `:status: 200` of the static table (RFC 7541 Appendix A).
     sender.frames.send(&frame(HEADERS, END_HEADERS, 1, &[0x88]));
-    sender.push(bytes).to_vec()
+    announced.send(sender.push(bytes).to_vec()).unwrap();
+    while sender.frames.next().is_some() {}
 }
 
 #[test]
 fn an_upstream_that_is_far_away_may_send_as_far_ahead_as_its_client_takes() {
     let (announced, seen) = std::sync::mpsc::channel();
-    let upstream = server(move |_, stream| _ = announced.send(far_upstream(stream, 16 * MIB)));
+    let upstream = server(move |_, stream| far_upstream(stream, 16 * MIB, &announced));
     let gate = Gate::start(&yaml(&[upstream], Parts { upstream: ", protocol: http2", ..Parts::default() }));
     let request = b"GET /down HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n";
     assert!(exchange(gate.address("web"), request).len() > 16 * MIB as usize);
