@@ -111,8 +111,13 @@ impl Gatekeeper {
             return Some((TOO_MANY_ORDERS, pause));
         }
         let client = self.demands.client(name)?;
+        self.has_share(client).then_some((TOO_MANY_OF_CLIENT, pause))
+    }
+
+    /// Whether a client has had its share of orders.
+    fn has_share(&self, client: IpAddr) -> bool {
         let own = self.causes.iter().filter(|cause| cause.client == client).count();
-        (own >= share(options.max_orders_per_hour)).then_some((TOO_MANY_OF_CLIENT, pause))
+        own >= share(self.config.options.max_orders_per_hour)
     }
 
     /// Another node, which orders, says why a name is not had.
@@ -129,9 +134,13 @@ impl Gatekeeper {
 
     /// Refuses a name: to everybody, or to the client alone that has had its share.
     pub fn refuse(&self, name: &str, why: NoCertificate, time: Duration) {
-        match why {
-            TOO_MANY_OF_CLIENT => self.demands.refuse_client(name, why, time),
-            _ => self.demands.refuse(name, why, time),
+        if why != TOO_MANY_OF_CLIENT {
+            return self.demands.refuse(name, why, time);
+        }
+        // It may have gone, so that the name is another one's by now.
+        match self.demands.client(name).filter(|client| self.has_share(*client)) {
+            Some(client) => self.demands.refuse_client(name, client, why, time),
+            None => self.demands.demand_again(name),
         }
     }
 

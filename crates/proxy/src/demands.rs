@@ -72,6 +72,8 @@ struct Table {
 struct Waited {
     /// The oldest first.
     waiters: Vec<Waiter>,
+    /// Whose the order is while nobody waits: the client that asked first, of those who have not been refused.
+    owner: Option<IpAddr>,
     /// Whoever orders has seen it.
     is_taken: bool,
 }
@@ -151,7 +153,8 @@ impl Demands {
             }
             table.check_share(name, client)?;
             let (outcome, receiver) = oneshot::channel();
-            let waited = table.waited_for.entry(name.into()).or_default();
+            let waited =
+                table.waited_for.entry(name.into()).or_insert_with(|| Waited { owner: client, ..Waited::default() });
             if waited.waiters.len() == waited.waiters.capacity() {
                 waited.waiters.retain(Waiter::waits);
             }
@@ -189,7 +192,8 @@ impl Demands {
         self.table().waited_for.get(name).is_some_and(Waited::is_waited_for)
     }
 
-    /// The client that asked for a name first, of those who still wait for it: an IPv4 address or an IPv6 /64; none if nobody knows.
+    /// The client that asked for a name first, of those who still wait for it, or of all where nobody does: an IPv4 address or an IPv6 /64; none if nobody
+    /// knows.
     pub fn client(&self, name: &str) -> Option<IpAddr> {
         self.table().waited_for.get(name)?.client()
     }
@@ -206,22 +210,29 @@ impl Demands {
         table.tell(name, Err(why));
     }
 
-    /// Refuses a name to the client that asked for it first, and to that client all names that nobody else waits for, within `time`. Others who wait for
-    /// the name go on: it is new again to whoever orders.
-    pub fn refuse_client(&self, name: &str, why: NoCertificate, time: Duration) {
+    /// Refuses a name to a client, and within `time` all names that nobody else waits for. Others who wait for the name go on: it is new again to whoever
+    /// orders.
+    pub fn refuse_client(&self, name: &str, client: IpAddr, why: NoCertificate, time: Duration) {
         let mut table = self.table();
-        let Some(waited) = table.waited_for.get_mut(name) else { return };
-        let Some(client) = waited.client() else { return };
-        let of_client = |waiter: &mut Waiter| waiter.client == Some(client);
-        for waiter in waited.waiters.extract_if(.., of_client) {
-            // Who has gone needs no answer.
-            _ = waiter.outcome.send(Err(why));
-        }
-        waited.is_taken = false;
-        if !waited.is_waited_for() {
-            table.waited_for.remove(name);
+        if let Some(waited) = table.waited_for.get_mut(name) {
+            for waiter in waited.waiters.extract_if(.., |waiter| waiter.client == Some(client)) {
+                // Who has gone needs no answer.
+                _ = waiter.outcome.send(Err(why));
+            }
+            waited.owner = waited.waiters.iter().find(|waiter| waiter.waits()).and_then(|waiter| waiter.client);
         }
         remember(&mut table.refused_clients, client, why, time);
+        drop(table);
+        self.demand_again(name);
+    }
+
+    /// Has whoever orders see a name again, if somebody waits for it.
+    pub fn demand_again(&self, name: &str) {
+        let mut table = self.table();
+        match table.waited_for.get_mut(name) {
+            Some(waited) if waited.is_waited_for() => waited.is_taken = false,
+            _ => _ = table.waited_for.remove(name),
+        }
         drop(table);
         self.news.notify_one();
     }
@@ -323,9 +334,9 @@ impl Waited {
         self.waiters.iter().any(Waiter::waits)
     }
 
-    /// Whose the order is: the client that has waited longest.
+    /// Whose the order is: the client that has waited longest, or the one that asked first.
     fn client(&self) -> Option<IpAddr> {
-        self.waiters.iter().find(|waiter| waiter.waits())?.client
+        self.waiters.iter().find(|waiter| waiter.waits()).map_or(self.owner, |waiter| waiter.client)
     }
 }
 
@@ -451,7 +462,7 @@ mod tests {
             (pin!(demands.wait("a.test", busy, LONG)), pin!(demands.wait("a.test", other, LONG)));
         assert!(polled(first.as_mut()).is_pending() && polled(second.as_mut()).is_pending());
         assert_eq!((demands.take(), demands.client("a.test")), (vec!["a.test".into()], busy));
-        demands.refuse_client("a.test", NO, LONG);
+        demands.refuse_client("a.test", busy.unwrap(), NO, LONG);
         assert_eq!((first.await, polled(second.as_mut())), (Err(NO), Poll::Pending));
         assert_eq!((demands.take(), demands.client("a.test")), (vec!["a.test".into()], other), "it is the other's now");
         assert_eq!(demands.wait("b.test", busy, LONG).await, Err(NO), "nobody else asks for this one");
@@ -459,10 +470,19 @@ mod tests {
         assert!(polled(joined.as_mut()).is_pending() && polled(pin!(demands.wait("b.test", other, LONG))).is_pending());
         demands.serve(&[("a.test".into(), identity())]);
         assert_eq!((second.await, joined.await), (Ok(()), Ok(())));
+        // Who goes while the name is looked into is counted nonetheless.
+        {
+            let mut gone = Box::pin(demands.wait("d.test", other, LONG));
+            assert!(polled(gone.as_mut()).is_pending());
+            demands.take();
+        }
+        assert_eq!((demands.is_waited_for("d.test"), demands.client("d.test")), (false, other));
+        demands.demand_again("d.test");
+        assert_eq!(demands.client("d.test"), None, "the next one demands it anew");
         // The only one who waits: nothing is left of the name.
         let mut alone = pin!(demands.wait("c.test", other, LONG));
         assert!(polled(alone.as_mut()).is_pending());
-        demands.refuse_client("c.test", NO, Duration::ZERO);
+        demands.refuse_client("c.test", other.unwrap(), NO, Duration::ZERO);
         assert_eq!((alone.await, demands.is_waited_for("c.test")), (Err(NO), false));
         assert!(polled(pin!(demands.wait("c.test", None, LONG))).is_pending());
     }

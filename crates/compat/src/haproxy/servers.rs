@@ -522,8 +522,12 @@ impl Making<'_> {
             ));
         }
         let ports = |server: &&Server<'_>| server.value("port") != first.value("port") && server.is_on("check");
-        if proxy.option("httpchk").is_some() && used.iter().any(ports) {
+        let is_asked = proxy.option("httpchk").is_some() || steps.is_some();
+        if is_asked && used.iter().any(ports) {
             return Err("its servers are checked at different ports".to_owned());
+        }
+        if is_asked && is_tcp && used.iter().any(|server| server.is_on("check") && server.has("addr")) {
+            return Err("its servers are checked at other addresses".to_owned());
         }
         let other = CHECKS
             .iter()
@@ -535,7 +539,6 @@ impl Making<'_> {
             upstream.comment(self.report.left_out(&line.place, &line.shown(), why));
         }
         let mut health = Map::default();
-        let is_asked = proxy.option("httpchk").is_some() || steps.is_some();
         match (proxy.option("httpchk"), steps) {
             (Some(line), _) => self.http_check(proxy, line, &mut health, upstream),
             (None, Some(steps)) => health.set("steps", steps),

@@ -305,8 +305,9 @@ impl Bounds {
     pub fn hold_text(self, text: &[u8]) -> bool {
         let is_number =
             !text.is_empty() && text.iter().all(u8::is_ascii_digit) && (text.len() == 1 || text.first() != Some(&b'0'));
-        let number = std::str::from_utf8(text).ok().filter(|_| is_number).and_then(|text| text.parse().ok());
-        number.is_some_and(|number| self.hold(number))
+        // One that is too long to be held is above every bound, and below none.
+        let number = || std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).unwrap_or(u64::MAX);
+        is_number && self.hold(number())
     }
 
     /// Whether no number is within both.

@@ -185,6 +185,18 @@ fn what_checks_ask_that_is_not_carried_is_said() {
             "option httpchk GET /\n server zero 127.0.0.1:9 check port 8009",
             "its servers are checked at different ports; nobody passes",
         ),
+        (
+            "option tcp-check\n tcp-check expect string master\n server zero 127.0.0.1:9 check port 8009",
+            "its servers are checked at different ports; nobody passes",
+        ),
+        (
+            "option tcp-check\n tcp-check expect string master\n server zero 127.0.0.1:9 check port 8008 addr 127.0.0.9",
+            "its servers are checked at other addresses; nobody passes",
+        ),
+        (
+            "option httpchk GET /\n server zero 127.0.0.1:9 check port 8008 addr 127.0.0.9",
+            "its servers are checked at other addresses; nobody passes",
+        ),
     ] {
         let (errors, code) = import(check, "check port 8008");
         assert!(errors.contains(said), "{check}: {errors}");

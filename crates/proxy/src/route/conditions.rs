@@ -52,8 +52,11 @@ impl Arrival<'_> {
     pub fn scheme(&self, head: &RequestHead) -> Option<Scheme> {
         let trusted = self.trusted.filter(|forwarding| forwarding.trusts_field(b"x-forwarded-proto"));
         match trusted.and_then(|_| client::reported(&head.fields, "x-forwarded-proto")) {
-            Some(said) if said.eq_ignore_ascii_case(b"https") => Some(Scheme::Https),
-            Some(said) if said.eq_ignore_ascii_case(b"http") => Some(Scheme::Http),
+            // Some proxies name that of a WebSocket, which is any client's to ask for.
+            Some(said) if [&b"https"[..], b"wss"].iter().any(|one| said.eq_ignore_ascii_case(one)) => {
+                Some(Scheme::Https)
+            }
+            Some(said) if [&b"http"[..], b"ws"].iter().any(|one| said.eq_ignore_ascii_case(one)) => Some(Scheme::Http),
             Some(_) => None,
             None if self.is_relayed => None,
             None => Some(if self.is_secure { Scheme::Https } else { Scheme::Http }),

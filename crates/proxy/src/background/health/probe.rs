@@ -143,7 +143,7 @@ pub(super) async fn exchange(transport: &Transport, steps: &[CheckStep]) -> Opti
             transport.send(&step.send).await.ok()?;
         }
         let Some(expected) = &step.expect else { continue };
-        while !is_in(expected, &said) {
+        while said.is_empty() || !is_in(expected, &said) {
             if said.len() >= SAID_BYTES {
                 return None;
             }
