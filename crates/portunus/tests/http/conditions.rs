@@ -288,7 +288,7 @@ routes:
             &json!("the scheme is not https (when.any[0].scheme), header `x-a` is `1` (when.any[1].not.header)")
         )
     );
-    let because = "the path is like /a{*rest} (when.all[0].path), the port is 80 (when.all[1].port)";
+    let because = "the path is like /a* (when.all[0].path), the port is 80 (when.all[1].port)";
     assert_eq!(said["routes"]["taken"]["because"], because);
     let about = |said: &Value| said["policies"][0]["checks"][0]["about"].as_str().unwrap().to_owned();
     assert_eq!(about(&said), "does not hold, so nothing else of it is asked: the method is GET (when.not.method)");

@@ -65,7 +65,8 @@ impl Build<'_> {
             return None;
         };
         let burst = read::size(node, "burst").unwrap_or_else(|| (slowest / 10).max(LEAST_BURST_BYTES));
-        if burst / slowest >= MAX_BURST_OF_BYTES.as_secs() {
+        // None at all is reported as such.
+        if burst / slowest.max(1) >= MAX_BURST_OF_BYTES.as_secs() {
             let at = node.get("burst").map_or(node.span, |node| node.span);
             let what = "`burst` takes more than an hour to pass at this rate, so there is hardly a limit";
             self.problems.add(at, what, "lower `burst`, or raise the rate");
