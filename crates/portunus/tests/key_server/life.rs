@@ -256,8 +256,9 @@ fn while_it_drains_its_addresses_are_free() {
 fn what_was_sent_before_the_drain_is_answered_also_what_was_not_read_yet() {
     let dir = site();
     // One slow thread and few requests in flight, so that most of what is sent is not read when the drain begins; nothing is BUSY, however slow it is.
-    let config =
-        format!("{CONFIG}crypto_threads: 1\nlimits: {{ max_in_flight: 4, drain_timeout: 1m, target_wait: 10s }}\n");
+    let config = format!(
+        "{CONFIG}crypto_threads: 1\nlimits: {{ max_in_flight: 4, drain_timeout: 5m, target_wait: 10s, operation_timeout: 5m }}\n"
+    );
     let mut key_server = OwnKeyServer::start(dir.path(), &config);
     std::fs::write(dir.path().join("key-server/server.pid"), key_server.child.id().to_string()).unwrap();
     key_server.exercise("drain");
