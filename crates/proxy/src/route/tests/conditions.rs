@@ -203,7 +203,7 @@ fn the_leaf_that_decides_is_named_with_its_place() {
         (
             "{ all: [{ method: GET }, { path: [/a, { prefix: /b }] }] }",
             "GET h /c",
-            "the path is not like /a, /b{*rest} (when.all[1].path)",
+            "the path is not like /a, /b* (when.all[1].path)",
         ),
         (
             "{ not: { scheme: http, port: 0, version: 1.1 } }".replace("port: 0, ", "").as_str(),
