@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use config::{AskConfig, OnDemandConfig};
-use proxy::demands::{Demands, is_issuable};
+use proxy::demands::{Demands, is_issuable, share};
 use proxy::generation::Generation;
 use proxy::own_request::{Asked, send};
 use proxy::upstream::{Target, Wish, connect};
@@ -21,11 +21,6 @@ const MAX_ASKED: usize = 16;
 
 /// Orders whose clients are remembered: one client's share of the most that there may be in an hour.
 const MAX_CAUSES: usize = 100_000;
-
-/// Of orders and questions one client (an IPv4 address or an IPv6 /64) may have three quarters; of fewer than four, all.
-pub fn share(most: usize) -> usize {
-    most - most / 4
-}
 
 /// Orders are counted over this time.
 const HOUR: Duration = Duration::from_secs(3600);

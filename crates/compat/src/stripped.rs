@@ -2,6 +2,12 @@
 
 use wire::http::field_kind::FieldKind;
 
+/// The field in which a proxy in front says how the client came.
+pub(crate) const PROTOCOL: &str = "x-forwarded-proto";
+
+/// What a redirect by it needs. It opens nothing while nobody is believed.
+pub(crate) const UNTIL_TRUSTED: &str = "`x-forwarded-proto` counts from `trusted_proxies` alone: add `trusted_proxies: [ADDRESS]` with those of the proxies in front that set it";
+
 /// Whether a field (in any case) is removed from requests before any condition of a route is asked: it says who the client is, or what its certificate says.
 /// Those of trusted proxies stay where `forwarding.trusted_fields` names them, and those about certificates never do. What counts is the list that the proxy
 /// itself removes by.

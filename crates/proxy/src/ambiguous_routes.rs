@@ -3,8 +3,7 @@
 
 use config::{Config, RouteConfig};
 
-use crate::geoip::Located;
-use crate::route::{RouteTable, Routed, Sought};
+use crate::route::{RouteTable, Routed};
 use crate::samples::{self, Step};
 
 /// A text for each path of a route that spells what is ambiguous, and is rejected for it.
@@ -38,9 +37,5 @@ fn rejected(config: &Config, routes: &RouteTable, route: &RouteConfig) -> Option
 }
 
 fn is_ambiguous(routes: &RouteTable, step: &Step<'_>) -> bool {
-    let info = step.info();
-    let (head, located) = (&step.head, Located::default());
-    let (client, tls, arrival) = (step.client, info.as_ref(), step.arrival());
-    let sought = Sought { head, client, tls, subject: None, located, arrival };
-    matches!(routes.find(&step.listener.name, sought), Routed::AmbiguousPath)
+    matches!(routes.find(&step.listener.name, step.sought(step.info().as_ref())), Routed::AmbiguousPath)
 }

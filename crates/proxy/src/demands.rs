@@ -28,8 +28,8 @@ const MAX_WAITING: usize = 8192;
 /// Names whose refusal is remembered, in one keystore.
 const MAX_REFUSED: usize = 16_384;
 
-/// Of these places one client (an IPv4 address or an IPv6 /64) has three quarters at most.
-const fn share(most: usize) -> usize {
+/// Of so many places, orders or questions one client (an IPv4 address or an IPv6 /64) has three quarters at most; of fewer than four, all.
+pub const fn share(most: usize) -> usize {
     most - most / 4
 }
 

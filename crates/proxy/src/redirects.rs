@@ -11,9 +11,8 @@ use wire::http::target::{canonical_authority, read_origin_form};
 use wire::http::{Method, RequestHead};
 
 use crate::addressed;
-use crate::geoip::Located;
 use crate::host_map::HostMap;
-use crate::route::{RouteTable, Routed, Sought, Values, build_location};
+use crate::route::{RouteTable, Routed, Values, build_location};
 use crate::samples::{self, Step};
 
 /// Redirects that clients follow at least (Fetch, "HTTP-redirect fetch").
@@ -121,9 +120,7 @@ impl<'a> Site<'a> {
             return location.map_or(Response::Other, |location| Response::Redirect(None, 308, location));
         }
         let info = step.info();
-        let located = Located::default();
-        let (head, client, tls, arrival) = (&step.head, step.client, info.as_ref(), step.arrival());
-        let sought = Sought { head, client, tls, subject: None, located, arrival };
+        let sought = step.sought(info.as_ref());
         let Routed::Found(route, params) = self.routes.find(&step.listener.name, sought) else {
             return Response::Other;
         };

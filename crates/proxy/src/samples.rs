@@ -71,8 +71,14 @@ impl Step<'_> {
         Some(addressed::usual_tls(host, self.certificate.clone().map(Box::new)))
     }
 
+    /// What routes and conditions are asked about it; `tls`: its [`Step::info`].
+    pub fn sought<'s>(&'s self, tls: Option<&'s Info>) -> Sought<'s> {
+        let (head, client, located, arrival) = (&self.head, self.client, Located::default(), self.arrival());
+        Sought { head, client, tls, subject: None, located, arrival }
+    }
+
     /// How it comes here.
-    pub fn arrival(&self) -> Arrival<'static> {
+    fn arrival(&self) -> Arrival<'static> {
         let port = |endpoint: &Endpoint| match endpoint {
             Endpoint::Tcp(address) => Some(address.port()),
             Endpoint::Unix(_) => None,
@@ -83,9 +89,7 @@ impl Step<'_> {
 
     /// Whether it is as conditions demand.
     fn meets(&self, conditions: &Conditions) -> bool {
-        let info = self.info();
-        let (client, tls, located, arrival) = (self.client, info.as_ref(), Located::default(), self.arrival());
-        hold(conditions, &Sought { head: &self.head, client, tls, subject: None, located, arrival })
+        hold(conditions, &self.sought(self.info().as_ref()))
     }
 }
 

@@ -7,8 +7,7 @@ use config::{Action, Config, Forward, ForwardTo, Mode, PolicyConfig, PolicyMode,
 use contract::Found;
 
 use crate::contracts::Contracts;
-use crate::geoip::Located;
-use crate::route::{RouteTable, Routed, Sought};
+use crate::route::{RouteTable, Routed};
 use crate::samples::{self, Step};
 use wire::http::target::read_origin_form;
 
@@ -166,11 +165,7 @@ impl Guard {
 
 /// The route that a request takes.
 fn taken(routes: &RouteTable, step: &Step<'_>) -> Option<usize> {
-    let info = step.info();
-    let (head, located) = (&step.head, Located::default());
-    let (client, tls, arrival) = (step.client, info.as_ref(), step.arrival());
-    let sought = Sought { head, client, tls, subject: None, located, arrival };
-    match routes.find(&step.listener.name, sought) {
+    match routes.find(&step.listener.name, step.sought(step.info().as_ref())) {
         Routed::Found(route, _) => Some(route.index),
         _ => None,
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use config::{AcmeConfig, ChallengeKind};
+use proxy::demands::share;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::entry::Entry;
@@ -16,7 +17,7 @@ use crate::dns::Zones;
 use crate::elsewhere::KeyServers;
 use crate::foreign::is_same_directory;
 use crate::internal;
-use crate::on_demand::{self, Gatekeeper};
+use crate::on_demand::Gatekeeper;
 use crate::storage::{Lock, Storage};
 use crate::wanted::{Subject, Wanted};
 
@@ -200,7 +201,7 @@ impl Places {
         if self.taken >= self.most {
             return None;
         }
-        let has_room = |entry: &Entry| self.count(entry.client) < on_demand::share(self.most);
+        let has_room = |entry: &Entry| self.count(entry.client) < share(self.most);
         let rank = |(wanted, entry): &(&Wanted, &Entry)| {
             let end = entry.held.as_ref().map_or(SystemTime::UNIX_EPOCH, |held| held.validity.not_after);
             (entry.on_demand, end, self.count(entry.client), entry.record.demanded, (*wanted).clone())

@@ -8,7 +8,7 @@ use crate::addresses::{MAPPED_NETWORK, network};
 use crate::cells::{Language, canonical, canonical_start};
 use crate::conditions::{Match, Of, When};
 use crate::expressions::{Subject, literal, native};
-use crate::stripped::is_stripped;
+use crate::stripped::{PROTOCOL, is_stripped};
 
 /// How a value is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -571,14 +571,8 @@ fn stands_in_path(byte: u8) -> bool {
     is_never_escaped(byte) || b"!$&'()*+,;=:@".contains(&byte)
 }
 
-/// The field in which a proxy in front says how the client came.
-const PROTOCOL: &str = "x-forwarded-proto";
-
 /// Why nothing is decided by it.
 pub(crate) const UNBELIEVED: &str = "`x-forwarded-proto` is removed before routes are chosen, unless a proxy of `trusted_proxies` sends it; nothing is decided by it";
-
-/// What a redirect by it needs. It opens nothing while nobody is believed.
-pub(crate) const UNTIL_TRUSTED: &str = "`x-forwarded-proto` counts from `trusted_proxies` alone: add `trusted_proxies: [ADDRESS]` with those of the proxies in front that set it";
 
 /// Whether conditions can be on this field.
 fn known_field(name: &str) -> Result<(), String> {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use super::Making;
 use super::acl::{Condition, Counted, Test, Truth};
-use super::criterion::{UNBELIEVED, UNTIL_TRUSTED};
+use super::criterion::UNBELIEVED;
 use super::region::{Meetings, Region};
 use super::rules::{Action, Edit, Message, Rule, ends_nothing};
 use super::template::{self, Facts};
@@ -16,6 +16,7 @@ use crate::conditions::{When, is_in};
 use crate::header_fields::field_fits;
 use crate::native::{Map, Value};
 use crate::sites::{Cell, REST, Variant, respond, without_implied};
+use crate::stripped::UNTIL_TRUSTED;
 
 /// Most steps for one site.
 const MAX_STEPS: usize = 20_000;

@@ -15,13 +15,10 @@ use crate::expressions::{Subject, native, other_than};
 use crate::migration::Report;
 use crate::native::{Map, Value};
 use crate::sites::respond;
-use crate::stripped::is_stripped;
+use crate::stripped::{PROTOCOL, UNTIL_TRUSTED, is_stripped};
 
 /// What may be lost within an `if`, with a comment.
 const HARMLESS: [&str; 6] = ["access_log", "add_header", "expires", "gzip", "limit_rate", "log_not_found"];
-
-/// The field by which a proxy in front says how the client came.
-const PROTOCOL: &str = "x-forwarded-proto";
 
 /// The native expression for an empty value.
 pub(super) const NOTHING: &str = "(?:)";
@@ -414,10 +411,7 @@ impl Reading<'_> {
         let redirects =
             |rule: &Rule<'d>| matches!(&rule.outcome, Outcome::Keys(keys) if keys.get("redirect").is_some());
         if rules.iter().all(redirects) {
-            let why = format!(
-                "`{PROTOCOL}` counts from `trusted_proxies` alone: add `trusted_proxies: [ADDRESS]` with those of the proxies in front that set it"
-            );
-            self.comments.push(self.report.left_out(&directive.place, &directive.shown(), &why));
+            self.comments.push(self.report.left_out(&directive.place, &directive.shown(), UNTIL_TRUSTED));
             return rules;
         }
         for rule in &mut rules {

@@ -175,11 +175,9 @@ routes: [{{ path: \"/{{*rest}}\", upstream: app }}]
         std::fs::rename(clock.with_extension("new"), &clock).unwrap();
     };
     set("+0");
-    let folders = std::fs::read_dir("/usr/lib").unwrap().flatten().map(|folder| folder.path());
-    let library = folders.map(|folder| folder.join("faketime/libfaketimeMT.so.1")).find(|path| path.exists());
     let mut command = Command::new(PORTUNUS);
     command
-        .env("LD_PRELOAD", library.expect("libfaketimeMT.so.1 is missing; install the Debian package faketime"))
+        .env("LD_PRELOAD", crate::harness::faketime())
         .env("FAKETIME_TIMESTAMP_FILE", &clock)
         .env("FAKETIME_NO_CACHE", "1")
         .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");

@@ -111,7 +111,7 @@ fn insert(tree: &mut Tree, route: &CompiledRoute, decodes: bool) {
     tree.is_ordered |= config.group.is_some();
     tree.is_decoded = decodes;
     // What is said of a path in a condition may be denied there, so that no reading stands for others.
-    tree.judging += usize::from(route.judges_path) * route.config.when.paths().count();
+    tree.judging += route.config.when.paths().count();
     tree.spells_escapes |= route.spells_escapes;
 }
 

@@ -28,7 +28,7 @@ pub(super) struct Tree {
     pub(super) redirects: bool,
     /// Most expressions of one place: a path that leads there is compared with each.
     pub(super) most_expressions: usize,
-    /// Routes with a condition on the path, each of which is compared with it as well.
+    /// Patterns in conditions on the path, each of which is compared with it as well.
     pub(super) judging: usize,
     /// Whether some expression spells escapes.
     pub(super) spells_escapes: bool,
