@@ -295,7 +295,9 @@ mod tests {
         let theirs = Channel::of(theirs);
         let late = launcher.ask_within(Duration::from_millis(10), "start", &[]);
         assert!(late.is_err_and(|problem| problem.contains("cannot be asked")));
-        // Its end is closed with it, so that the launcher ends, too.
+        // Its end is closed with it, so that the launcher ends, too: once no process that another test has just forked holds it open.
+        assert!(theirs.receive(Instant::now() + PATIENCE)?.is_some_and(|(request, _)| request == b"start"));
+        assert!(theirs.receive(Instant::now() + PATIENCE)?.is_none());
         assert!(theirs.send(b"P1", &[], Instant::now() + PATIENCE).is_err());
         assert_eq!(launcher.end(true), None);
         assert!(launcher.hang_up().is_err_and(|problem| problem.ends_with("restart instead")));
