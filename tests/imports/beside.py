@@ -31,7 +31,8 @@ class Echo(http.server.BaseHTTPRequestHandler):
 
     def respond(self):
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        body = f"up={self.server.label} {self.command} {self.path}".encode()
+        user = ",".join(self.headers.get_all("X-User") or [])
+        body = f"up={self.server.label} {self.command} {self.path} [{user}]".encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -69,25 +70,28 @@ def vacant():
         return f"{host}:{probe.getsockname()[1]}"
 
 
-Request = collections.namedtuple("Request", "method path fields host")
+Request = collections.namedtuple("Request", "method path fields host client", defaults=["127.0.0.1"])
 Outcome = collections.namedtuple("Outcome", "status upstream")
 
 
 def ask(address, request):
-    """The status, and the upstream with the path that reached it; 0 for a connection that was closed."""
+    """The status, and the upstream with the path, method and user that reached it; 0 for a connection that was closed."""
     host, port = address.split(":")
     head = "".join(f"{line}\r\n" for line in [f"{request.method} {request.path} HTTP/1.1", f"Host: {request.host}", *request.fields, "Connection: close", ""])
     received = b""
     try:
-        with socket.create_connection((host, int(port)), PATIENCE) as stream:
+        with socket.create_connection((host, int(port)), PATIENCE, (request.client, 0)) as stream:
             stream.sendall(head.encode("latin1"))
             while more := stream.recv(1 << 16):
                 received += more
     except OSError:
         pass
+    # Interim responses are no outcome.
+    received = re.sub(rb"\AHTTP/1\.1 1\d\d .*?\r\n\r\n", b"", received, flags=re.DOTALL)
     status = re.match(rb"HTTP/1\.[01] (\d+)", received)
-    reached = re.search(rb"up=(\w) \w+ (\S+)", received)
-    return Outcome(int(status.group(1)) if status else 0, tuple(part.decode() for part in reached.groups()) if reached else None)
+    reached = re.search(rb"up=(\w) (\w+) (\S+) \[(.*)\]", received)
+    of_upstream = tuple(reached.group(which).decode("latin1") for which in (1, 3, 2, 4)) if reached else None
+    return Outcome(int(status.group(1)) if status else 0, of_upstream)
 
 
 def plain(path):
@@ -102,14 +106,18 @@ def keeps_out(outcome):
     return outcome.upstream is None and (outcome.status == 0 or outcome.status >= 400)
 
 
-def difference(theirs, ours):
+def difference(request, theirs, ours, is_announced):
     """What is to be said of two outcomes."""
-    def same(outcome):
-        return outcome.status, outcome.upstream and (outcome.upstream[0], plain(outcome.upstream[1]))
-    if same(theirs) == same(ours):
+    def same(outcome, parts):
+        return outcome.status, outcome.upstream and (outcome.upstream[0], plain(outcome.upstream[1]), *outcome.upstream[2:parts])
+    if same(theirs, 4) == same(ours, 4):
         return "the same"
+    if same(theirs, 3) == same(ours, 3):
+        # A field that tells the upstream who the client is: one that is missing opens nothing.
+        own = [field.split(": ")[1] for field in request.fields if field.startswith("X-User: ")]
+        return "LET IN" if ours.upstream[3] in own else "without a field" if is_announced and not ours.upstream[3] else "ELSEWHERE"
     if keeps_out(ours):
-        return "kept out by both" if keeps_out(theirs) else "closed"
+        return "kept out by both" if keeps_out(theirs) else "closed" if is_announced else "CLOSED WITHOUT A FINDING"
     return "LET IN" if keeps_out(theirs) else "ELSEWHERE"
 
 
@@ -147,16 +155,26 @@ def is_up(address, process):
     return False
 
 
+def is_accepted(program, site, folder, servers):
+    """Whether the original takes a site, alone."""
+    file = os.path.join(folder, "alone")
+    with open(file, "w") as text:
+        text.write(program.whole([site], [vacant()], folder, servers))
+    return subprocess.run(program.check(file, folder), capture_output=True).returncode == 0
+
+
 def run(portunus, program, seed, servers):
     """One round: how often what came of a request, and what is wrong."""
     chosen = random.Random(seed)
-    sites = program.sites(chosen, servers)
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as ends:
         def started(command, address, log):
             process = subprocess.Popen(command, stdout=open(log, "w"), stderr=subprocess.STDOUT)
             ends.callback(lambda: (process.kill(), process.wait()))
             return is_up(address, process)
 
+        sites = [site for site in program.sites(chosen, servers) if is_accepted(program, site, folder, servers)]
+        if not sites:
+            return collections.Counter(), []
         own, theirs = ([vacant() for _ in sites] for _ in range(2))
         files = {name: os.path.join(folder, name) for name in ("original", "imported", "imported.yaml", "log", "our-log")}
         for name, addresses in (("original", theirs), ("imported", own)):
@@ -172,12 +190,11 @@ def run(portunus, program, seed, servers):
         if not started([portunus, "run", "--control", "none", "--no-watch", files["imported.yaml"]], own[-1], files["our-log"]):
             return collections.Counter(), ["what was imported is not served: " + open(files["our-log"]).read()[-500:]]
         counts, findings = collections.Counter(), []
-        is_silent = imported.returncode == 0
         for at, site in enumerate(sites):
             for request in program.requests(chosen, site):
                 outcomes = ask(theirs[at], request), ask(own[at], request)
-                what = difference(*outcomes)
-                counts["closed without a finding" if what == "closed" and is_silent else what] += 1
-                if what in ("LET IN", "ELSEWHERE"):
-                    findings.append(f"{what}: {request.method} {request.path} {request.host} {request.fields}: {outcomes[0]} there, {outcomes[1]} here\n    {site}")
+                what = difference(request, *outcomes, imported.returncode == 1)
+                counts[what] += 1
+                if what.isupper():
+                    findings.append(f"{what}: {request.method} {request.path} {request.host} {request.fields} {request.client}: {outcomes[0]} there, {outcomes[1]} here\n    {site}")
         return counts, findings

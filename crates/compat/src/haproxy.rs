@@ -601,6 +601,7 @@ impl Making<'_> {
                 && hdr == "hdr"
             {
                 crate::header_fields::field_fits(&name.to_ascii_lowercase(), value)?;
+                template::whole(value).map_or(Ok(()), |why| Err(why.to_owned()))?;
                 added.set(name, template::field(value, facts)?);
             }
         }

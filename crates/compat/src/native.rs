@@ -39,6 +39,15 @@ impl PartialEq for Map {
 }
 
 impl Value {
+    fn holds(&self, character: char) -> bool {
+        match self {
+            Value::Plain(_) => false,
+            Value::Text(text) => text.contains(character),
+            Value::List(list) => list.iter().any(|item| item.holds(character)),
+            Value::Map(map) => map.holds(character),
+        }
+    }
+
     /// Text.
     pub(crate) fn text(text: impl Into<String>) -> Value {
         Value::Text(text.into())
@@ -128,6 +137,11 @@ impl Map {
             Some((_, other)) => *other = Value::List(vec![other.clone(), value]),
             None => self.entries.push((key.to_owned(), Value::List(vec![value]))),
         }
+    }
+
+    /// Whether a text in it has this character.
+    pub(crate) fn holds(&self, character: char) -> bool {
+        self.entries().any(|(_, value)| value.holds(character))
     }
 
     /// Whether nothing stands in it.

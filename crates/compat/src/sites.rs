@@ -45,7 +45,7 @@ pub(crate) fn respond(status: u16) -> Map {
 /// # Errors
 /// The paths of a cell cannot be said.
 pub(crate) fn routes(cells: &[Cell]) -> Result<Vec<Map>, Unplanned> {
-    let wants_rest = |cell: &Cell| cell.variants.iter().any(|variant| holds_rest(&Value::Map(variant.keys.clone())));
+    let wants_rest = |cell: &Cell| cell.variants.iter().any(|variant| variant.keys.holds(REST));
     let wanted: Vec<(Language, bool)> = cells.iter().map(|cell| (cell.language.clone(), wants_rest(cell))).collect();
     let mut out = Vec::new();
     for (cell, patterns) in cells.iter().zip(plan(&wanted)?) {
@@ -55,7 +55,7 @@ pub(crate) fn routes(cells: &[Cell]) -> Result<Vec<Map>, Unplanned> {
         for variant in variants.iter().rev() {
             // Paths with one way of writing what follows share a route.
             let mut groups: Vec<(String, Vec<Value>)> = Vec::new();
-            let takes_rest = holds_rest(&Value::Map(variant.keys.clone()));
+            let takes_rest = variant.keys.holds(REST);
             for pattern in &patterns {
                 let rest = if takes_rest { pattern.rest.clone() } else { String::new() };
                 match groups.iter_mut().find(|(other, paths)| *other == rest && paths.len() < MAX_PATHS) {
@@ -80,15 +80,6 @@ fn route(variant: &Variant, mut paths: Vec<Value>, rest: &str) -> Map {
     variant.when.write(&mut route);
     variant.keys.entries().for_each(|(key, value)| route.set(key, with_rest(value, rest)));
     route
-}
-
-fn holds_rest(value: &Value) -> bool {
-    match value {
-        Value::Plain(_) => false,
-        Value::Text(text) => text.contains(REST),
-        Value::List(list) => list.iter().any(holds_rest),
-        Value::Map(map) => map.entries().any(|(_, value)| holds_rest(value)),
-    }
 }
 
 fn with_rest(value: &Value, rest: &str) -> Value {

@@ -136,6 +136,16 @@ impl Condition {
         self.alternatives.iter().flatten().flat_map(|(_, acl)| acl)
     }
 
+    /// Those of its tests that no request decides by itself.
+    pub(crate) fn limits(&self) -> impl Iterator<Item = &Test> {
+        self.tests().filter(|test| matches!(test, Test::Rate(_) | Test::BodyOver(_) | Test::User(_)))
+    }
+
+    /// Whether there is such a test in it.
+    pub(crate) fn has_limits(&self) -> bool {
+        self.limits().next().is_some()
+    }
+
     /// What it asks of a proxy in front.
     pub(crate) fn said(&self) -> Option<&When> {
         self.tests().find_map(|test| if let Test::Said(when) = test { Some(when) } else { None })

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::Making;
-use super::acl::{Condition, Counted, Test, Truth};
+use super::acl::{Condition, Test, Truth};
 use super::criterion::UNBELIEVED;
 use super::region::{Meetings, Region};
 use super::rules::{Action, Edit, Message, Rule, ends_nothing};
@@ -17,6 +17,8 @@ use crate::header_fields::field_fits;
 use crate::native::{Map, Value};
 use crate::sites::{Cell, REST, Variant, respond, without_implied};
 use crate::stripped::UNTIL_TRUSTED;
+
+mod limits;
 
 /// Most steps for one site.
 const MAX_STEPS: usize = 20_000;
@@ -175,10 +177,19 @@ impl Making<'_> {
                     }
                     at += 1;
                 }
-                Truth::Yes => match self.act(walk, rule, &mut state) {
-                    Done::Next => at += 1,
-                    Done::Jump(next) => (todo, at) = (next, 0),
-                    Done::End(keys) => return Ok(one(keys)),
+                Truth::Yes => match limits::beyond(walk, rule, &state) {
+                    Truth::Yes => match self.act(walk, rule, &mut state) {
+                        Done::Next => at += 1,
+                        Done::Jump(next) => (todo, at) = (next, 0),
+                        Done::End(keys) => return Ok(one(keys)),
+                    },
+                    Truth::Path(by) => return Err(Stop::Cut(by)),
+                    Truth::Depends(when) => return self.two_cases(walk, (&todo, at), &state, &when),
+                    Truth::No => at += 1,
+                    Truth::Unknown(why) => match self.unknown(rule, &why, &mut state) {
+                        Some(keys) => return Ok(one(keys)),
+                        None => at += 1,
+                    },
                 },
                 Truth::Unknown(why) => {
                     if let Some(when) = rule.redirected().filter(|when| !state.is_assumed(when)) {
@@ -235,7 +246,7 @@ impl Making<'_> {
     /// A rule that keeps addresses out: a policy says it, and all others go on.
     fn by_address(&mut self, walk: &mut Walk<'_>, rule: &Rule, when: &When, state: &mut State) -> bool {
         let is_plain = matches!(&rule.action, Action::Respond(words) if matches!(words.as_slice(), [one] if one == "deny" || one == "reject"));
-        if !is_plain || !when.is_of_clients() {
+        if !is_plain || !when.is_of_clients() || rule.condition.has_limits() {
             return false;
         }
         let mut case = |holds: bool| {
@@ -259,84 +270,6 @@ impl Making<'_> {
         state.policy(name);
         state.assumed.push((when.clone(), key == "allow"));
         true
-    }
-
-    /// What a rule limits that does not hold for one request alone.
-    fn limits(&mut self, walk: &mut Walk<'_>, rule: &Rule, state: &mut State) -> Truth {
-        let is_limit = |test: &&Test| matches!(test, Test::Rate(_) | Test::BodyOver(_) | Test::User(_));
-        let limits: Vec<&Test> = rule.condition.tests().filter(is_limit).collect();
-        let Some(first) = limits.first() else { return Truth::No };
-        let holds = truth(walk, state, &rule.condition, true);
-        let why = match (&holds, first, limits.len(), is_rejection(&rule.action)) {
-            (Truth::No | Truth::Path(_) | Truth::Depends(_) | Truth::Unknown(_), ..) => return holds,
-            (Truth::Yes, Test::Rate(rate), 1, true) if rate.of != Counted::Requests => {
-                "connections are counted in TCP mode alone; see `limits.max_connections_per_client`".to_owned()
-            }
-            (Truth::Yes, Test::Rate(rate), 1, true) => match self.rate(rule, rate, &state.tracks) {
-                Ok(name) => {
-                    state.policy(name);
-                    return Truth::Yes;
-                }
-                Err(why) => why,
-            },
-            (Truth::Yes, Test::BodyOver(size), 1, true) => {
-                state.max_body = Some(state.max_body.unwrap_or(u64::MAX).min(*size));
-                return Truth::Yes;
-            }
-            (_, Test::User(_), ..) => "who a user is decides nothing here".to_owned(),
-            _ => "a limit that is one of several conditions".to_owned(),
-        };
-        Truth::Unknown(why)
-    }
-
-    /// The policy for a rate, by what each counter tracks, and in which table.
-    pub(crate) fn rate(
-        &mut self,
-        rule: &Rule,
-        rate: &super::acl::Rate,
-        tracks: &BTreeMap<String, (String, String)>,
-    ) -> Result<String, String> {
-        let (key, tracked) = match &rate.slot {
-            None => ("src".to_owned(), None),
-            Some(slot) => {
-                let (key, table) = tracks.get(slot).ok_or("nothing is tracked by this counter")?;
-                (key.clone(), Some(table.clone()))
-            }
-        };
-        let table = rate.table.clone().or(tracked).unwrap_or_else(|| rule.proxy.clone());
-        let key = match super::criterion::pieces(&key).as_slice() {
-            ["src"] => None,
-            [_, _, ..] | [] => return Err("what a rate is counted by is converted".to_owned()),
-            [other] => {
-                let (name, argument) = other.split_once('(').unwrap_or((other, ""));
-                let argument = argument.trim_end_matches(')').to_ascii_lowercase();
-                match name {
-                    "hdr" | "req.hdr" | "req.fhdr" if field_fits(&argument, "").is_ok() => Some(("header", argument)),
-                    "cook" | "req.cook" if !argument.is_empty() => Some(("cookie", argument)),
-                    _ => return Err("a rate is counted by client, field or cookie".to_owned()),
-                }
-            }
-        };
-        let count = rate.over.clamp(1, 1_000_000);
-        if rate.of == Counted::Open {
-            let mut limit = Map::of([("max_in_flight", Value::plain(count))]);
-            key.into_iter().for_each(|(of, name)| limit.set("key", Map::of([(of, Value::text(name))])));
-            let mut policy = Map::of([("concurrency_limit", limit.into())]);
-            policy.comment(format!("{}: {}", rule.place, rule.shown));
-            return Ok(self.draft.policies.intern("at-once", policy));
-        }
-        let period = self.period(&table, rate.of).ok_or("the period of its table is not known")?;
-        let units = [("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
-        let fitting = units.iter().find(|(_, unit)| (count * unit).is_multiple_of(period));
-        let (unit, length) = fitting.copied().unwrap_or(("h", 3_600_000));
-        let text = format!("{}/{unit}", (count * length).div_ceil(period));
-        let mut limit = Map::of([("rate", Value::text(text)), ("burst", Value::plain(count))]);
-        if let Some((of, name)) = key {
-            limit.set("key", Map::of([(of, Value::text(name))]));
-        }
-        let mut policy = Map::of([("rate_limit", limit.into())]);
-        policy.comment(format!("{}: {}", rule.place, rule.shown));
-        Ok(self.draft.policies.intern("rate", policy))
     }
 
     /// What a rule that holds does.
@@ -474,6 +407,10 @@ impl Making<'_> {
                 .and_then(|value| state.seen(&value))
                 .and_then(|value| field_fits(field, &value).map(|()| value)),
         });
+        let is_read = found.as_ref().is_ok_and(|native| native.contains("{header."));
+        if let Some(why) = template::whole(value).filter(|_| is_read) {
+            self.left(rule, why, state);
+        }
         let edits = if message == Message::Request { &mut state.request } else { &mut state.response };
         match found {
             Ok(value) => match edit {
@@ -664,17 +601,6 @@ impl Edits {
             }
         }
         out
-    }
-}
-
-/// Whether a rule keeps requests out.
-fn is_rejection(action: &Action) -> bool {
-    let Action::Respond(words) = action else { return false };
-    let status = || words.iter().position(|word| word == "status").and_then(|at| words.get(at + 1));
-    match words.first().map(String::as_str) {
-        Some("deny" | "tarpit" | "reject" | "silent-drop") => true,
-        Some("return") => status().is_some_and(|status| status.starts_with('4') || status.starts_with('5')),
-        _ => false,
     }
 }
 

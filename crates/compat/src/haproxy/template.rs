@@ -35,11 +35,26 @@ pub(crate) fn field(text: &str, facts: Facts) -> Result<String, String> {
     })
 }
 
+/// Why a text that has a native template stands for more than HAProxy puts in, if it does: all of a field and not what stands behind its last comma.
+pub(crate) fn whole(text: &str) -> Option<&'static str> {
+    let is_part = |from: &str| {
+        let argument =
+            from.strip_prefix("req.").unwrap_or(from).strip_prefix("hdr(").and_then(|from| from.split_once(')'));
+        argument.is_some_and(|(argument, _)| !argument.trim().eq_ignore_ascii_case("host"))
+    };
+    text.split("%[").skip(1).any(is_part).then_some(
+        "HAProxy puts in what stands behind the last comma of the field, and this all of it; the same with `req.fhdr`",
+    )
+}
+
 /// The native template for the target of a redirect, and what becomes of the query.
 ///
 /// # Errors
 /// What has no counterpart.
 pub(crate) fn target(text: &str, facts: Facts) -> Result<(String, Query), String> {
+    if let Some(why) = whole(text) {
+        return Err(why.to_owned());
+    }
     let (out, query) = template(text, facts)?;
     match out.chars().any(char::is_control) {
         true => Err("a control character in it".to_owned()),
@@ -147,9 +162,10 @@ pub(crate) fn fetched(expression: &str, facts: Facts) -> Result<String, String> 
     let fetch = pieces.next().unwrap_or_default();
     let converters = pieces.collect::<Vec<_>>().join(",");
     let (name, argument) = match fetch.split_once('(') {
-        Some((name, argument)) => (name, argument.trim_end_matches(')').split(',').next().unwrap_or_default().trim()),
+        Some((name, argument)) => (name, argument.trim_end_matches(')').trim()),
         None => (fetch, ""),
     };
+    let argument = if name == "str" { argument.split(',').next().unwrap_or_default() } else { argument };
     let is_host = matches!(name, "hdr" | "req.hdr" | "req.fhdr") && argument.eq_ignore_ascii_case("host");
     // Hosts have no capitals here.
     let is_name = is_host
@@ -180,7 +196,9 @@ pub(crate) fn fetched(expression: &str, facts: Facts) -> Result<String, String> 
             }
             format!("header.{field}")
         }
-        "url_param" | "urlp" if is_token => format!("query.{argument}"),
+        "url_param" | "urlp" if !argument.is_empty() => {
+            return Err(format!("`{name}` puts in a parameter as it was sent, and ends it at `;`, too"));
+        }
         "cook" | "req.cook" if is_token => format!("cookie.{argument}"),
         "str" => return Ok(literal(argument)),
         "int" | "bool" => return Ok(literal(argument)),
@@ -236,6 +254,8 @@ mod tests {
             ("%[req.hdr(host),lower]", Ok("{authority}")),
             ("%[req.hdr(host),lower,field(1,:)]", Ok("{host}")),
             ("%[req.hdr(User-Agent)]", Ok("{header.user-agent}")),
+            ("%[req.hdr(x,1)]", Err("`%[req.hdr(x,1)]` has no counterpart")),
+            ("%[urlp(k)]", Err("`urlp` puts in")),
             ("%{+Q}[ssl_c_s_dn]", Ok("{certificate.subject}")),
             ("%[ssl_fc]", Ok("1")),
             ("%[str(a,b)]", Ok("a")),
@@ -256,6 +276,20 @@ mod tests {
             target("https://%[hdr(host)]%[capture.req.uri]", facts),
             Ok(("https://{authority}{path}".to_owned(), Query::Keep))
         );
+    }
+
+    #[test]
+    fn what_is_a_part_there_and_a_whole_here_is_told() {
+        for (text, is_part) in [
+            ("%[req.hdr(x)]", true),
+            ("a%[src] %[hdr( X )]", true),
+            ("%[req.fhdr(x)]", false),
+            ("%[req.hdr(Host)]", false),
+            ("%[hdr(host),lower] %[src]", false),
+            ("hdr(x)", false),
+        ] {
+            assert_eq!(whole(text).is_some(), is_part, "{text}");
+        }
     }
 
     #[test]

@@ -45,6 +45,9 @@ pub(crate) struct Making<'d> {
     pub(crate) max_body: u64,
 }
 
+/// Why a stage of a location is not carried to paths of it that an expression tells apart.
+const NO_REST: &str = "it replaces the start of its location, of which an expression takes paths";
+
 /// What is known of a server at one listener.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Facts {
@@ -366,6 +369,12 @@ impl<'d> Making<'d> {
         keys: Map,
         directive: &Directive,
     ) -> Cell {
+        let stages: Vec<(Whom, Map)> = stages
+            .iter()
+            .map(|(whom, keys)| {
+                (whom.clone(), if keys.holds(REST) { self.closed(directive, NO_REST) } else { keys.clone() })
+            })
+            .collect();
         let own = written(language);
         let is_within = || -> Option<bool> {
             let (own, text) = (config::Expression::new(&own).ok()?, config::Expression::new(text).ok()?);
@@ -377,17 +386,17 @@ impl<'d> Making<'d> {
                 Language::Expression { except, .. } => except.clone(),
                 _ => Vec::new(),
             };
-            return self.cell(Language::Expression { text: text.to_owned(), except }, stages.to_vec(), keys);
+            return self.cell(Language::Expression { text: text.to_owned(), except }, stages, keys);
         }
         if let Language::Prefix(start) = language
             && let Some(text) = covering(text, start)
         {
-            return self.cell(Language::Expression { text, except: Vec::new() }, stages.to_vec(), keys);
+            return self.cell(Language::Expression { text, except: Vec::new() }, stages, keys);
         }
         let mut closed = respond(501);
         let why = "an expression that meets its location in the middle; the location is answered 501";
         closed.comment(self.report.left_out(&directive.place, &directive.shown(), why));
-        self.cell(language.clone(), stages.to_vec(), closed)
+        self.cell(language.clone(), stages, closed)
     }
 
     /// `limit_except`: other methods meet the rules within.
