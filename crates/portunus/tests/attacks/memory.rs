@@ -18,6 +18,16 @@ fn resident(gate: &Gate) -> usize {
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
+/// Whether all its threads wait for something. One that is kept from running has yet to do what it could.
+fn is_at_rest(gate: &Gate) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", gate.pid())).unwrap();
+    threads.flatten().all(|thread| {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        // The state stands behind the name, which may hold anything. A thread that has just ended has none.
+        stat.rsplit_once(')').is_none_or(|(_, rest)| rest.starts_with(" S"))
+    })
+}
+
 /// Holds many connections of this kind, twice, and expects each of the second round to cost no more than `bound` KiB.
 fn check<C>(gate: &Gate, what: &str, bound: usize, open: impl Fn() -> C) {
     check_for(gate, what, CONNECTIONS, bound, open);
@@ -31,7 +41,10 @@ fn check_for<C>(gate: &Gate, what: &str, connections: usize, bound: usize, open:
         let mut last = (0, 0);
         wait_until("memory to settle", || {
             let now = resident(gate);
-            last = if now.abs_diff(last.0) < 64 { (last.0, last.1 + 1) } else { (now, 0) };
+            last = match now.abs_diff(last.0) < 64 {
+                true => (last.0, last.1 + usize::from(is_at_rest(gate))),
+                false => (now, 0),
+            };
             last.1 >= 100
         });
         resident(gate)

@@ -12,10 +12,18 @@ use crate::harness::{
     Gate, Reply, Upstream, certificates, connect, exchange, read_response, read_to_end, statuses, wait_until,
 };
 
-const SHORT: &str = "limits: { request_header_timeout: 300ms, keep_alive_timeout: 300ms, client_idle_timeout: 300ms, min_body_rate: 1MB }";
+/// Still long enough for what comes right behind a connect.
+const SHORT: &str =
+    "limits: { request_header_timeout: 3s, keep_alive_timeout: 3s, client_idle_timeout: 3s, min_body_rate: 1MB }";
 
-/// Handshakes have their time elsewhere: a slow machine needs some for one.
-const STALLED: &str = "limits: { handshake_timeout: 3s }";
+/// Handshakes that are to succeed have their time at another listener: a slow machine needs some for one.
+const STALLED: &str = "workers: 1
+listeners:
+  - { name: stalled, bind: \"127.0.0.1:0\", tls: { keystore: main }, limits: { handshake_timeout: 3s } }
+  - { name: web, bind: \"127.0.0.1:0\", tls: { keystore: main } }
+keystores: { main: { folder: certs, default: a.test } }
+routes: [{ respond: { status: 200 } }]
+";
 
 fn short(upstream: &Upstream) -> Gate {
     gate(upstream.address, Parts { file: SHORT, ..Parts::default() })
@@ -88,7 +96,7 @@ fn a_slow_body_is_408_and_never_whole_upstream() {
 #[test]
 fn what_was_sent_quickly_buys_no_slow_rest() {
     let upstream = Upstream::ok();
-    let file = "limits: { client_idle_timeout: 5s, min_body_rate: 1MB }";
+    let file = "limits: { client_idle_timeout: 10s, min_body_rate: 1MB }";
     let gate = gate(upstream.address, Parts { file, ..Parts::default() });
     let mut client = connect(gate.address("web"));
     // At the least rate this would be enough for forty seconds.
@@ -150,11 +158,10 @@ fn silent_connections_end_and_give_their_descriptors_back() {
 
 #[test]
 fn a_stalled_handshake_ends() {
-    let upstream = Upstream::ok();
-    let gate = secure_gate(upstream.address, Parts { file: STALLED, ..Parts::default() });
+    let gate = Gate::start_in(certificates(&[("a.test", false)]), STALLED);
     let hello = [0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc];
     for sent in [&b""[..], &hello] {
-        let mut client = connect(gate.address("web"));
+        let mut client = connect(gate.address("stalled"));
         client.write_all(sent).unwrap();
         read_to_end(&mut client);
     }

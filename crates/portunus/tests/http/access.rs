@@ -5,7 +5,7 @@ use std::io::Write as _;
 
 use crate::harness::frames::{Frames, Outcome};
 use crate::harness::signing::{SECRET, token};
-use crate::harness::{Gate, Reply, Upstream, ask_on, connect, read_response, vacant, wait_until};
+use crate::harness::{Gate, Reply, Seen, Upstream, ask_on, connect, read_response, vacant, wait_until};
 
 struct Site {
     gate: Gate,
@@ -245,7 +245,7 @@ fn opaque_tokens_are_looked_up_and_their_claims_told() {
     let text = yaml(&upstream, policies, ["", ", policies: [p]"], "").replace(
         "policies:\n",
         &format!(
-            "  ask: {{ introspection: {{ url: \"http://{}/\", client_secret: {{ file: token }} }} }}\npolicies:\n",
+            "  ask: {{ introspection: {{ url: \"http://{}/\", client_secret: {{ file: token }}, timeout: 60s, negative_cache_ttl: 10m }} }}\npolicies:\n",
             server.address
         ),
     );
@@ -432,26 +432,19 @@ fn a_flood_of_wrong_passwords_stalls_nobody_who_is_known() {
 }
 
 /// A gate that asks a service, which responds as `reply` says.
-fn with_service(
-    rule: &str,
-    reply: impl Fn(&crate::harness::Seen) -> Reply + Send + Sync + 'static,
-) -> (Site, Upstream) {
+fn with_service(rule: &str, reply: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> (Site, Upstream) {
     with_service_at("/verify", rule, reply)
 }
 
-fn with_service_at(
-    path: &str,
-    rule: &str,
-    reply: impl Fn(&crate::harness::Seen) -> Reply + Send + Sync + 'static,
-) -> (Site, Upstream) {
+fn with_service_at(path: &str, rule: &str, reply: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> (Site, Upstream) {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("secret"), SECRET).unwrap();
     let (upstream, service) = (Upstream::ok(), Upstream::start(reply));
-    let policies = format!("  people: {{ forward_auth: {{ upstream: auth, path: \"{path}\"{rule} }} }}");
-    let text = yaml(&upstream, &policies, ["", ", policies: people"], "").replace(
-        "upstreams:\n",
-        &format!("upstreams:\n  auth: {{ servers: [\"{}\"], connect_timeout: 1s }}\n", service.address),
-    );
+    // A service that must respond in time has more of it than usual.
+    let patience = if rule.contains("timeout") { "" } else { ", timeout: 60s" };
+    let policies = format!("  people: {{ forward_auth: {{ upstream: auth, path: \"{path}\"{rule}{patience} }} }}");
+    let text = yaml(&upstream, &policies, ["", ", policies: people"], "")
+        .replace("upstreams:\n", &format!("upstreams:\n  auth: {{ servers: [\"{}\"] }}\n", service.address));
     let text = text.replace("path: /a,", "path: \"/{*rest}\",");
     (Site { gate: Gate::start_in(folder, &text), upstream }, service)
 }
@@ -503,7 +496,7 @@ fn a_service_gets_all_that_a_client_sent() {
 /// A session that the service renews reaches the client whatever becomes of the request, and only where that is wanted.
 #[test]
 fn cookies_that_a_service_sets_go_to_the_client_where_they_are_to() {
-    let renewing = |_: &crate::harness::Seen| {
+    let renewing = |_: &Seen| {
         Reply::Keep(
             b"HTTP/1.1 200 OK\r\nSet-Cookie: s=2; HttpOnly\r\nSet-Cookie: t=3\r\nContent-Length: 0\r\n\r\n".to_vec(),
         )
@@ -525,7 +518,7 @@ fn cookies_that_a_service_sets_go_to_the_client_where_they_are_to() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("secret"), SECRET).unwrap();
     let (upstream, service) = (Upstream::ok(), Upstream::start(renewing));
-    let policies = "  people: { forward_auth: { upstream: auth, path: /verify, set_cookies: true } }\n  pages: { cors: { origins: \"https://app.example\" } }\n  nobody: { allow: 192.0.2.1 }";
+    let policies = "  people: { forward_auth: { upstream: auth, path: /verify, set_cookies: true, timeout: 60s } }\n  pages: { cors: { origins: \"https://app.example\" } }\n  nobody: { allow: 192.0.2.1 }";
     let text = yaml(&upstream, policies, ["", ", policies: [people, pages, nobody]"], "")
         .replace("upstreams:\n", &format!("upstreams:\n  auth: {{ servers: [\"{}\"] }}\n", service.address));
     let site = Site { gate: Gate::start_in(folder, &text), upstream };
@@ -544,7 +537,7 @@ fn a_service_is_there_while_one_of_its_servers_is() {
     let (upstream, service) = (Upstream::ok(), Upstream::ok());
     let text = yaml(
         &upstream,
-        "  people: { forward_auth: { upstream: auth, path: /verify } }",
+        "  people: { forward_auth: { upstream: auth, path: /verify, timeout: 60s } }",
         ["", ", policies: people"],
         "",
     );
@@ -727,7 +720,7 @@ fn preflights_are_answered_before_credentials_and_routes_of_other_methods() {
 
 #[test]
 fn responses_say_who_may_read_them_and_rejections_do_too() {
-    let upstream = |_: &crate::harness::Seen| {
+    let upstream = |_: &Seen| {
         Reply::Keep(b"HTTP/1.1 200 OK\r\nAccess-Control-Allow-Origin: *\r\nAccess-Control-Allow-Credentials: true\r\nVary: Accept\r\nX-Total: 1\r\nContent-Length: 0\r\n\r\n".to_vec())
     };
     let folder = tempfile::tempdir().unwrap();

@@ -214,7 +214,7 @@ fn syslog_messages_are_those_of_rfc_5424() {
     }
 }
 
-/// Accepts connections at an address and keeps what comes; ends the first `broken` of them after their first bytes.
+/// Accepts connections at an address and keeps what comes; ends the first `broken` of them after two messages.
 fn stream(address: SocketAddr, broken: usize) -> Arc<Mutex<Vec<u8>>> {
     let (listener, received) = (TcpListener::bind(address).unwrap(), Arc::new(Mutex::new(Vec::new())));
     let kept = Arc::clone(&received);
@@ -222,10 +222,13 @@ fn stream(address: SocketAddr, broken: usize) -> Arc<Mutex<Vec<u8>>> {
         for (number, connection) in listener.incoming().flatten().enumerate() {
             let (mut connection, kept) = (connection, Arc::clone(&kept));
             std::thread::spawn(move || {
-                let mut buffer = [0; 4096];
+                let (mut buffer, mut all) = ([0; 4096], Vec::new());
                 while let Ok(length @ 1..) = connection.read(&mut buffer) {
-                    // Before anybody sees what came: the end must be there before the next lines.
-                    let is_broken = number < broken && connection.shutdown(Shutdown::Both).is_ok();
+                    all.extend_from_slice(&buffer[..length]);
+                    // Not while the second message may be on its way, which would be lost; and before anybody sees what came: the end must be there
+                    // before the next lines.
+                    let is_last = number < broken && counted(&all).len() >= 2;
+                    let is_broken = is_last && connection.shutdown(Shutdown::Both).is_ok();
                     kept.lock().unwrap().extend_from_slice(&buffer[..length]);
                     if is_broken {
                         return;

@@ -207,7 +207,7 @@ fn claims_of_opaque_tokens_are_kept_where_they_are_read() {
 routes: [{ path: /a, upstream: app, policies: p, request_headers: { set: { x-plan: \"{claim.plan.name}\" } } }]
 ";
     let ask = format!(
-        "tokens: {{ ask: {{ introspection: {{ url: \"http://{}/\", client_secret: {{ file: client }} }} }}, ",
+        "tokens: {{ ask: {{ introspection: {{ url: \"http://{}/\", client_secret: {{ file: client }}, timeout: 60s }} }}, ",
         server.address
     );
     let text = yaml(&upstream, &beta, more).replace("tokens: { ", &ask);

@@ -248,7 +248,8 @@ fn responses_to_requests_long_cancelled_leave_the_others_on_the_connection_alone
             }
         }
     });
-    let gate = gate(&server);
+    // The long request waits for as long as all the others take.
+    let gate = gate_before(&[server.address], ", response_header_timeout: 10m");
     let get = |target: &str| {
         let mut client = connect(gate.address("web"));
         write!(client, "GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();

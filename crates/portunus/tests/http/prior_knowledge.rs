@@ -40,7 +40,7 @@ fn a_plain_listener_speaks_http_2_to_who_begins_with_it() {
 #[test]
 fn a_preface_may_come_in_pieces() {
     let upstream = Upstream::ok();
-    let gate = gate(upstream.address, Parts::default());
+    let gate = gate(upstream.address, Parts { file: "limits: { request_header_timeout: 1m }", ..Parts::default() });
     for cut in 1..PREFACE.len() {
         let mut stream = connect(gate.address("web"));
         stream.set_nodelay(true).unwrap();

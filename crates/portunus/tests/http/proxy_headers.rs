@@ -267,8 +267,8 @@ fn every_connection_has_a_header() {
         false => Reply::Keep(OK.into()),
     });
     let down = vacant();
-    let upstreams = ", send_proxy: v1, health: { path: /up, interval: 100ms, timeout: 100ms, fall: 100 }";
-    let file = "policies:\n  asked: { forward_auth: { upstream: app, path: /auth } }";
+    let upstreams = ", send_proxy: v1, health: { path: /up, interval: 1s, timeout: 1s, fall: 100 }";
+    let file = "policies:\n  asked: { forward_auth: { upstream: app, path: /auth, timeout: 60s } }";
     let text = yaml(
         &[down, upstream.address],
         Parts { upstream: upstreams, route: ", policies: asked", file, ..Parts::default() },

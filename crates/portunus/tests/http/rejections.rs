@@ -51,15 +51,11 @@ fn each_rejection_has_its_status_and_reason() {
   - { name: gone, path: \"/gone\", upstream: gone }
   - { name: small, path: \"/small\", upstream: app, max_body: 10B }
   - { name: forbidden, path: \"/forbidden\", respond: { status: 403 } }
+  - { name: silent, path: \"/silent\", upstream: app, response_header_timeout: 2s }
 ";
     let text = yaml(
         &[upstream.address],
-        Parts {
-            upstream: ", response_header_timeout: 2s, ejection: { failures: 0 }",
-            routes,
-            file: LIMITS,
-            ..Parts::default()
-        },
+        Parts { upstream: ", ejection: { failures: 0 }", routes, file: LIMITS, ..Parts::default() },
     );
     let text = text.replace("upstreams:\n", &format!("upstreams:\n  gone: {{ servers: [\"{}\"] }}\n", vacant()));
     let gate = Gate::start(&text);

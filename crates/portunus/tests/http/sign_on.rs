@@ -15,7 +15,10 @@ fn configuration(name: &str, service: (&str, &Upstream), app: &Upstream) -> Stri
         }
         _ => line.replace(":8080", "127.0.0.1:0"),
     });
-    format!("workers: 1\n{}\n", lines.collect::<Vec<_>>().join("\n"))
+    // The stubs have more time than services: they stand still with the test.
+    let text = lines.collect::<Vec<_>>().join("\n");
+    let text = text.replace("forward_auth:\n", "forward_auth:\n      timeout: 60s\n");
+    format!("workers: 1\n{}\n", text.replace("forward_auth: { ", "forward_auth: { timeout: 60s, "))
 }
 
 fn get(gate: &Gate, method: &str, path: &str, fields: &str) -> String {
@@ -126,7 +129,7 @@ fn a_service_that_is_not_relayed_stays_hidden_where_there_is_no_page_to_sign_in(
     let gate = Gate::start(&format!(
         "workers: 1
 listeners: [{{ name: http, bind: \"127.0.0.1:0\" }}]
-policies: {{ sso: {{ forward_auth: {{ upstream: sso, path: /, sign_in: \"/in/{{header.X-To}}\", relay: false }} }} }}
+policies: {{ sso: {{ forward_auth: {{ upstream: sso, path: /, sign_in: \"/in/{{header.X-To}}\", relay: false, timeout: 60s }} }} }}
 routes: [{{ path: \"/{{*rest}}\", policies: sso, upstream: app }}]
 upstreams: {{ app: {{ servers: [\"{}\"] }}, sso: {{ servers: [\"{}\"] }} }}
 ",

@@ -156,10 +156,11 @@ impl Collector {
                     bytes.extend_from_slice(&buffer[..length]);
                 }
                 let status = first.get(number).copied().unwrap_or(200);
+                // Before its spans, which are waited for.
+                heads.lock().unwrap().push(head);
                 if status == 200 {
                     kept.lock().unwrap().extend(spans(&bytes[end..end + length]));
                 }
-                heads.lock().unwrap().push(head);
                 let _ = write!(stream, "HTTP/1.1 {status} Said\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
             }
         });
