@@ -31,7 +31,8 @@ class Echo(http.server.BaseHTTPRequestHandler):
 
     def respond(self):
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        user = ",".join(self.headers.get_all("X-User") or [])
+        # One field with two values is two fields (RFC 9110 §5.3).
+        user = ",".join(value.strip() for field in self.headers.get_all("X-User") or [] for value in field.split(","))
         body = f"up={self.server.label} {self.command} {self.path} [{user}]".encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))

@@ -177,4 +177,4 @@ def requests(chosen, site):
             path += chosen.choice(queries)
         method = chosen.choice(["GET", "GET", "GET", "POST", "HEAD", "PUT"])
         client = chosen.choice(["127.0.0.1", "127.0.0.1", "127.0.0.2", "127.0.0.9"])
-        yield Request(method, path, fields, chosen.choice(["a.test", "a.test", "b.test", "x.a.test", "other", "a.test:80"]), client)
+        yield Request(method, path, fields, chosen.choice(["a.test", "a.test", "b.test", "x.a.test", "other"]), client)

@@ -420,7 +420,11 @@ impl Making<'_> {
                     edits.remove.remove(field);
                     edits.set.insert(field.to_owned(), value);
                 }
-                Edit::Add => edits.add.push((field.to_owned(), value)),
+                Edit::Add => {
+                    if let Err(why) = edits.append(field, value) {
+                        self.left(rule, why, state);
+                    }
+                }
             },
             Err(why) => {
                 if message == Message::Request && edit == Edit::Set && field_fits(field, "").is_ok() {
@@ -583,6 +587,22 @@ impl Edits {
         self.remove.insert(field.to_owned());
     }
 
+    /// Adds a field, to which one more is a further value of it (RFC 9110 §5.3).
+    ///
+    /// # Errors
+    /// Why it cannot be added.
+    fn append(&mut self, field: &str, value: String) -> Result<(), &'static str> {
+        match (self.add.iter_mut().find(|(name, _)| name == field), field) {
+            (None, _) => self.add.push((field.to_owned(), value)),
+            (Some(_), "set-cookie") => return Err("one such field is added, and another was before"),
+            (Some((_, values)), _) => {
+                values.push_str(if field == "cookie" { "; " } else { ", " });
+                values.push_str(&value);
+            }
+        }
+        Ok(())
+    }
+
     fn native(&self) -> Map {
         let mut out = Map::default();
         if !self.remove.is_empty() {
@@ -591,10 +611,7 @@ impl Edits {
         let mut set = Map::default();
         self.set.iter().for_each(|(field, value)| set.set(field, value.as_str()));
         let mut add = Map::default();
-        for (field, value) in &self.add {
-            // A field is added once.
-            add.set(field, value.as_str());
-        }
+        self.add.iter().for_each(|(field, value)| add.set(field, value.as_str()));
         for (key, fields) in [("set", set), ("add", add)] {
             if !fields.is_empty() {
                 out.set(key, fields);

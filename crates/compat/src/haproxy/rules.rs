@@ -299,7 +299,8 @@ fn plain_request(words: &[String]) -> Option<Action> {
         "auth" => Action::Ask((word(words, 1) == "realm").then(|| word(words, 2).to_owned())),
         "set-header" => edit(Edit::Set),
         "add-header" => edit(Edit::Add),
-        "del-header" if words.len() == 2 => edit(Edit::Remove),
+        "del-header" if is_one_name(words) => edit(Edit::Remove),
+        "del-header" => Action::Closed("fields are removed here by their whole names".to_owned()),
         "set-src" => Action::Source,
         first if first.starts_with("track-sc") => track(words),
         // Variables decide nothing here: what asks for one is not understood.
@@ -323,7 +324,12 @@ fn plain_request(words: &[String]) -> Option<Action> {
         | "set-priority-offset"
         | "early-hint" => return None,
         first if first.starts_with("sc-") || first == "wait-for-body" => return None,
-        "normalize-uri" => return None,
+        "normalize-uri" => match word(words, 1) {
+            // What each request has had done here before routes are looked at.
+            "path-strip-dot" | "path-strip-dotdot" | "percent-decode-unreserved" | "percent-to-uppercase"
+            | "fragment-strip" => return None,
+            kind => Action::Closed(format!("`normalize-uri {kind}` has no counterpart")),
+        },
         "set-method" | "set-query" | "set-pathq" | "replace-pathq" | "set-dst" | "set-dst-port" | "set-src-port"
         | "use-service" | "send-spoe-group" | "cache-use" | "set-bc-mark" | "set-fc-mark" => {
             let kind = word(words, 0);
@@ -332,7 +338,7 @@ fn plain_request(words: &[String]) -> Option<Action> {
                 _ => Action::Closed(format!("`{kind}` has no counterpart")),
             }
         }
-        "replace-header" | "replace-value" | "del-header" => {
+        "replace-header" | "replace-value" => {
             let field = word(words, 1).to_ascii_lowercase();
             match field == "host" {
                 true => Action::Closed("the Host that goes on is made by an expression".to_owned()),
@@ -342,6 +348,11 @@ fn plain_request(words: &[String]) -> Option<Action> {
         "set-map" | "add-acl" | "del-acl" | "del-map" => Action::LeftOut("there are no maps to change".to_owned()),
         other => Action::Closed(format!("`{other}` is not understood")),
     })
+}
+
+/// Whether `del-header` names one field, and not all that are like it.
+fn is_one_name(words: &[String]) -> bool {
+    words.len() == 2 || (word(words, 2) == "-m" && word(words, 3) == "str" && words.len() == 4)
 }
 
 /// A rule about responses.
@@ -355,7 +366,7 @@ fn response(words: &[String]) -> Action {
     match word(words, 0) {
         "set-header" => edit(Edit::Set),
         "add-header" => edit(Edit::Add),
-        "del-header" if words.len() == 2 => edit(Edit::Remove),
+        "del-header" if is_one_name(words) => edit(Edit::Remove),
         "allow" => Action::Stop,
         kind @ ("deny" | "return" | "redirect" | "reject") => {
             Action::Closed(format!("`{kind}` of a response has no counterpart"))

@@ -66,6 +66,17 @@ fn the_host_of_haproxy_has_a_port_where_it_is_said() {
     compare(&site, &["GET / HTTP/1.1\nHost: a.test\nX-One: 2"]);
 }
 
+/// A field that is added twice has two values, and of one with several HAProxy puts in the last.
+#[test]
+fn values_of_fields_are_all_there() {
+    let site = Beside::haproxy(
+        "frontend f\n bind @web@\n http-request add-header X-Two a\n http-request set-header X-Whole %[req.fhdr(x)]\n default_backend b\n\
+         backend b\n http-request add-header X-Two %[src]\n server s @A@",
+    );
+    site.nothing_is_left_out();
+    compare(&site, &["GET / HTTP/1.1\nHost: a.test\nX: 1, 2", "GET / HTTP/1.1\nHost: a.test\nX-Two: b\nX: 1"]);
+}
+
 #[test]
 fn a_redirect_keeps_the_port_that_it_was_asked_by() {
     for rule in [

@@ -387,7 +387,10 @@ fn compared_fields(seen: &Seen) -> BTreeMap<String, String> {
         // Each of the two listens at a port of its own.
         let value = if name == "x-forwarded-port" { "a port" } else { value.trim() };
         if name.starts_with("x-") || matches!(name.as_str(), "authorization" | "cookie" | "accept-encoding") {
-            out.insert(name, value.to_owned());
+            // One field with two values is two fields (RFC 9110 §5.3).
+            let values = out.entry(name).or_insert_with(String::new);
+            values.push_str(if values.is_empty() { "" } else { ", " });
+            values.push_str(value);
         }
     }
     out

@@ -96,6 +96,17 @@ const HTTP: &[Row] = &[
         &["GET /6"],
     ),
     ("http-request deny if { req.body_size gt 3 } or { src 127.0.0.1 }", Exactly, &["GET /", "POST /"]),
+    // What holds for who has given no password holds for nobody else.
+    ("use_backend bb unless { http_auth(l) }", Closed, USERS),
+    ("acl known http_auth(l)\nuse_backend bb if METH_GET !known", Closed, USERS),
+    ("http-request deny unless { http_auth(l) }", Closed, USERS),
+    ("http-request deny if { src 127.0.0.0/8 } !{ http_auth(l) }", Closed, USERS),
+    ("http-request auth if { path_beg /x } or !{ http_auth(l) }", Closed, USERS),
+    ("http-request set-path /z unless { http_auth(l) }", Closed, USERS),
+    // Fields by the start of their names; what is done to paths before rules.
+    ("http-request del-header x -m beg\nhttp-request deny if { hdr(xy) a }", Closed, &["GET / Xy: a"]),
+    ("http-request del-header x -m str\nhttp-request deny if { hdr(x) a }", Exactly, ITEMS),
+    ("http-request normalize-uri path-merge-slashes\nhttp-request deny if { path_beg /x }", Closed, &["GET //x"]),
     // Each list ends for itself, and what is about connections comes first.
     (
         "tcp-request connection accept if { src 127.0.0.0/24 }\ntcp-request session reject if { src 127.0.0.1 }",
@@ -130,6 +141,14 @@ const ITEMS: &[&str] = &[
     "GET / X: \"b,a",
     "GET / X: b|X: a",
     "GET / X: a|X: b",
+];
+
+const USERS: &[&str] = &[
+    "GET /",
+    "GET /x",
+    "GET / Authorization: Basic dTpw",
+    "GET /x Authorization: Basic dTpw",
+    "GET / Authorization: Basic dTp4",
 ];
 
 const HOSTS: &[&str] = &[
@@ -216,6 +235,8 @@ const DEFAULTS: &str = "
 global
     maxconn 1000
     expose-experimental-directives
+userlist l
+    user u insecure-password p
 defaults
     mode http
     timeout connect 5s
