@@ -118,7 +118,7 @@ fn the_zones_own_name_servers_are_found_and_an_alias_is_followed() {
     let wanted = Wanted { acme: &acme, ..Wanted::from(&planned, &["www.portunus.test"]) };
     let dir = with_key();
     let resolv = dir.path().join("resolv.conf");
-    std::fs::write(&resolv, format!("nameserver {}\noptions timeout:1 attempts:1\n", address.ip())).unwrap();
+    std::fs::write(&resolv, format!("nameserver {}\noptions timeout:30 attempts:1\n", address.ip())).unwrap();
     let mut command = Command::new("unshare");
     let script = "mount --bind \"$1\" /etc/resolv.conf && shift && exec \"$@\"";
     command.args(["--mount", "--", "sh", "-c", script, "sh"]).arg(resolv).arg(PORTUNUS);

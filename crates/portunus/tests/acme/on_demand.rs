@@ -78,7 +78,7 @@ fn who_is_asked_decides_and_what_was_issued_outlives_a_restart() {
         line if line.contains("domain=silent.") => Reply::Silence,
         _ => Reply::Keep(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec()),
     });
-    let on_demand = format!("ask: \"http://{}/may\", ask_timeout: 2s, max_orders_per_hour: 2", asked.address);
+    let on_demand = format!("ask: \"http://{}/may\", ask_timeout: 10s, max_orders_per_hour: 2", asked.address);
     let text = yaml(&upstream, &on_demand);
     let gate = Gate::start(&text);
     make_ca(&gate);

@@ -10,7 +10,7 @@ use crate::harness::{PORTUNUS, vacant};
 /// Checks a file in a mount namespace in which this is the name server.
 fn check(dir: &Path, knot: &Knot, text: &str) -> Output {
     let resolv = dir.join("resolv.conf");
-    std::fs::write(&resolv, format!("nameserver {}\noptions timeout:1 attempts:1\n", knot.address.ip())).unwrap();
+    std::fs::write(&resolv, format!("nameserver {}\noptions timeout:30 attempts:1\n", knot.address.ip())).unwrap();
     std::fs::write(dir.join("portunus.yaml"), text).unwrap();
     std::fs::write(dir.join("tsig"), super::knot::SECRET).unwrap();
     let script = "mount --bind \"$1\" /etc/resolv.conf && shift && exec \"$@\"";

@@ -21,7 +21,7 @@ fn under(dir: &Path, name_server: SocketAddr) -> Option<Command> {
         return None;
     }
     let resolv = dir.join("resolv.conf");
-    std::fs::write(&resolv, format!("nameserver {}\noptions timeout:1 attempts:1\n", name_server.ip())).unwrap();
+    std::fs::write(&resolv, format!("nameserver {}\noptions timeout:30 attempts:1\n", name_server.ip())).unwrap();
     let mut command = Command::new("unshare");
     let script = "mount --bind \"$1\" /etc/resolv.conf && shift && exec \"$@\"";
     command.args(["--mount", "--", "sh", "-c", script, "sh"]).arg(resolv).arg(PORTUNUS);

@@ -4,6 +4,7 @@ use std::net::{TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 
 use super::{get, yaml};
 use crate::harness::{
@@ -171,13 +172,25 @@ fn what_is_passed_and_not_wanted_is_an_error_that_says_what_to_fix() {
 }
 
 /// What the service manager is told, message by message.
-struct Inbox(UnixDatagram);
+struct Inbox(Receiver<String>);
 
 impl Inbox {
+    /// Reads as messages come: the kernel keeps a few, and who finds no room for another goes without.
+    fn of(socket: UnixDatagram) -> Inbox {
+        let (sender, messages) = channel();
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count) = socket.recv(&mut bytes) {
+                if sender.send(String::from_utf8(bytes[..count].to_vec()).unwrap()).is_err() {
+                    return;
+                }
+            }
+        });
+        Inbox(messages)
+    }
+
     fn next(&self) -> String {
-        let mut bytes = [0; 4096];
-        let count = self.0.recv(&mut bytes).unwrap();
-        String::from_utf8(bytes[..count].to_vec()).unwrap()
+        self.0.recv_timeout(PATIENCE).unwrap()
     }
 
     /// The next message that is no sign of life.
@@ -195,9 +208,7 @@ impl Inbox {
 fn the_manager_gets_signs_of_life_and_learns_who_is_the_main_process() {
     let upstream = Upstream::ok();
     let dir = site(&yaml(&upstream, "", "log: { level: info }"));
-    let inbox = UnixDatagram::bind(dir.path().join("notify.sock")).unwrap();
-    inbox.set_read_timeout(Some(PATIENCE)).unwrap();
-    let inbox = Inbox(inbox);
+    let inbox = Inbox::of(UnixDatagram::bind(dir.path().join("notify.sock")).unwrap());
     let control = dir.path().join("control.sock");
     let mut command = Command::new(PORTUNUS);
     command.args(["run", "--no-watch", "--control"]).arg(&control).arg(dir.path().join("portunus.yaml"));

@@ -304,11 +304,14 @@ fn a_listener_with_http3_says_tcp_and_udp() {
     assert_eq!(of("https")["addresses"], json!([https]));
     assert_eq!(of("tunnel")["sockets"], json!([socket("tcp", &tunnel)]));
     assert_eq!(of("datagrams")["sockets"], json!([socket("udp", &tunnel)]));
-    let log = fs::read_to_string(folder.join("log/gate.log")).unwrap();
-    let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let of_https = lines.filter(|line| line["message"] == "listening" && line["listener"] == "https");
-    let transports: BTreeSet<String> = of_https.map(|line| line["transport"].as_str().unwrap().to_owned()).collect();
-    assert_eq!(transports, BTreeSet::from(["tcp".to_owned(), "udp".to_owned()]));
+    // It may be asked before it says so.
+    wait_until("both to be said", || {
+        let log = fs::read_to_string(folder.join("log/gate.log")).unwrap();
+        let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let of_https = lines.filter(|line| line["message"] == "listening" && line["listener"] == "https");
+        let said: BTreeSet<String> = of_https.map(|line| line["transport"].as_str().unwrap().to_owned()).collect();
+        said == BTreeSet::from(["tcp".to_owned(), "udp".to_owned()])
+    });
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use super::client::TlsClient;
-use super::{get, keystore, metric, tls_listener, yaml};
+use super::{get, keystore, metric, tls_listener, yaml, yaml_apart};
 use crate::harness::{Gate, Reply, Upstream, certificates, connect, read_response, read_to_end, wait_until};
 
 /// An upstream that responds when it is told to.
@@ -24,6 +24,9 @@ fn slow_upstream() -> (Upstream, Sender<()>) {
     (upstream, release)
 }
 
+/// So much time that nothing is cut.
+const LONG: &str = "limits: { drain_timeout: 10m }";
+
 /// Tells the gate to end and waits until nobody new is let in.
 fn begin(gate: &Gate) {
     gate.signal("TERM");
@@ -34,7 +37,7 @@ fn begin(gate: &Gate) {
 #[test]
 fn what_is_under_way_is_finished_and_what_is_idle_ends() {
     let (upstream, release) = slow_upstream();
-    let gate = Gate::start(&yaml(&upstream, "", ""));
+    let gate = Gate::start(&yaml_apart(&upstream, "", LONG));
     let mut idle = connect(gate.address("web"));
     write!(idle, "GET /nowhere%zz HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     let mut fresh = connect(gate.address("web"));
@@ -57,7 +60,8 @@ fn an_idle_keep_alive_connection_ends() {
     let upstream = Upstream::ok();
     let listener = tls_listener("tls", "127.0.0.3", "");
     let names = certificates(&[("a.example", false)]);
-    let gate = Gate::start_in(names, &yaml(&upstream, &listener, &keystore("a.example")));
+    let more = format!("{}\n{LONG}", keystore("a.example"));
+    let gate = Gate::start_in(names, &yaml_apart(&upstream, &listener, &more));
     let mut plain = connect(gate.address("web"));
     let mut sealed = TlsClient::connect(gate.address("tls"), "a.example", "http/1.1");
     for client in [&mut plain as &mut dyn ReadWrite, &mut sealed] {
@@ -76,7 +80,7 @@ impl<T: Read + Write> ReadWrite for T {}
 #[test]
 fn what_does_not_end_within_the_grace_time_is_cut_and_reported() {
     let (upstream, release) = slow_upstream();
-    let gate = Gate::start(&yaml(&upstream, "", "limits: { drain_timeout: 100ms }"));
+    let gate = Gate::start(&yaml(&upstream, "", "limits: { drain_timeout: 100ms, request_header_timeout: 1h }"));
     let mut busy = connect(gate.address("web"));
     write!(busy, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     wait_until("the request upstream", || upstream.seen().len() == 1);
@@ -108,16 +112,21 @@ fn connections_that_asked_for_nothing_leave_a_line_when_they_are_drained() {
     let upstream = Upstream::ok();
     let listener = tls_listener("tls", "127.0.0.3", "");
     let names = certificates(&[("a.example", false)]);
-    let more = format!("{}\nlimits: {{ drain_timeout: 100ms }}", keystore("a.example"));
+    // None of these ends before it is told to.
+    let limits = "drain_timeout: 1h, handshake_timeout: 1h, request_header_timeout: 1h";
+    let more = format!("{}\nlimits: {{ {limits} }}", keystore("a.example"));
     let gate = Gate::start_in(names, &yaml(&upstream, &listener, &more));
     let mut silent = connect(gate.address("web"));
-    // Within its handshake when the time is over.
+    // Within its handshake to the end.
     let mut stalled = connect(gate.address("tls"));
     stalled.write_all(&[22, 3, 1]).unwrap();
     let open = |listener: &str| metric(&gate, &CONNECTIONS.replace("web", listener));
     wait_until("both connections", || open("web") == Some(1.0) && open("tls") == Some(1.0));
     gate.signal("TERM");
-    assert!(read_to_end(&mut silent).is_empty() && read_to_end(&mut stalled).is_empty());
+    assert!(read_to_end(&mut silent).is_empty());
+    // What does not end by itself is ended by a second signal.
+    gate.signal("TERM");
+    assert!(read_to_end(&mut stalled).is_empty());
     let (code, dir) = gate.stop_and_keep();
     assert_eq!(code, Some(1), "the handshake was cut");
     let mut reported: Vec<_> = lines_of(&dir).iter().map(|line| line["reason"].to_string()).collect();
@@ -183,7 +192,8 @@ fn http2_is_reported_to_go_away_after_what_it_began() {
     let (upstream, release) = slow_upstream();
     let listener = tls_listener("tls", "127.0.0.3", "");
     let names = certificates(&[("a.example", false)]);
-    let gate = Gate::start_in(names, &yaml(&upstream, &listener, &keystore("a.example")));
+    let more = format!("{}\n{LONG}", keystore("a.example"));
+    let gate = Gate::start_in(names, &yaml_apart(&upstream, &listener, &more));
     let preface = || {
         let mut client = TlsClient::connect(gate.address("tls"), "a.example", "h2");
         client.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").unwrap();
@@ -207,13 +217,14 @@ fn http2_is_reported_to_go_away_after_what_it_began() {
     assert_eq!(gate.stop(), Some(0));
 }
 
-/// The grace time is the default's 30 s and the harness waits for 20.
+/// The grace time is longer than the harness waits.
 #[test]
 fn a_client_of_http2_that_does_not_acknowledge_the_farewell_does_not_hold_up_the_end() {
     let (upstream, release) = slow_upstream();
     let listener = tls_listener("tls", "127.0.0.3", "");
     let names = certificates(&[("a.example", false)]);
-    let gate = Gate::start_in(names, &yaml(&upstream, &listener, &keystore("a.example")));
+    let more = format!("{}\n{LONG}", keystore("a.example"));
+    let gate = Gate::start_in(names, &yaml_apart(&upstream, &listener, &more));
     let mut clients: Vec<_> = (0..2).map(|_| TlsClient::connect(gate.address("tls"), "a.example", "h2")).collect();
     for client in &mut clients {
         client.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").unwrap();

@@ -44,7 +44,13 @@ fn an_upstream_that_died_is_used_again_when_it_is_back() {
     }
     let log = gate.log(5);
     assert!(log[1..].iter().all(|line| line["fault"] == "upstream"), "{log:?}");
-    let listener = TcpListener::bind(address).unwrap();
+    let mut listener = None;
+    // A process that was just forked may have the one before until it runs its program.
+    wait_until("the address to be free", || {
+        listener = TcpListener::bind(address).ok();
+        listener.is_some()
+    });
+    let listener = listener.unwrap();
     let back = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let _ = stream.read(&mut [0; 4096]).unwrap();
@@ -83,6 +89,8 @@ fn a_frozen_upstream_is_given_up_at_the_deadline_and_harms_no_other() {
     for number in 1..=2 {
         client.write_all(REQUEST).unwrap();
         assert_eq!(status(&read_response(&mut client).0), 504);
+        // It may read the request after that.
+        wait_until("the request upstream", || frozen.seen().len() >= number);
         assert_eq!(frozen.seen().len(), number, "a late response is no reason to ask again");
         client.write_all(b"GET /well/x HTTP/1.1\r\nHost: a.example\r\n\r\n").unwrap();
         assert_eq!(status(&read_response(&mut client).0), 200, "the client's connection lives on");

@@ -39,7 +39,7 @@ mod upgrade_state;
 
 use std::net::SocketAddr;
 
-use crate::harness::{Upstream, exchange};
+use crate::harness::{Upstream, exchange, vacant};
 
 /// A configuration: a plain listener `web`, an upstream group `app` for everything, the admin side, and whatever `more` says. `listeners` are further
 /// items of that list.
@@ -58,6 +58,11 @@ admin: {{ bind: \"127.0.0.2:0\" }}
 ",
         upstream.address
     )
+}
+
+/// The same with the listener `web` on a loopback address that no other test has: nobody is given its port once it is closed.
+fn yaml_apart(upstream: &Upstream, listeners: &str, more: &str) -> String {
+    yaml(upstream, listeners, more).replace("\"127.0.0.1:0\"", &format!("\"{}:0\"", vacant().ip()))
 }
 
 /// A listener item under TLS, with the settings given, on a loopback address of its own.

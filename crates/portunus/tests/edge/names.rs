@@ -87,8 +87,15 @@ impl NameServer {
 
     /// The program, in a mount namespace in which this is the name server.
     fn command(&self, dir: &Path) -> Command {
+        // However slow the test is: what comes late would be no response.
+        self.command_within(dir, 30)
+    }
+
+    /// The same, where a response is waited for so many seconds.
+    fn command_within(&self, dir: &Path, seconds: u32) -> Command {
         let file = dir.join("resolv.conf");
-        std::fs::write(&file, format!("nameserver {}\noptions timeout:1 attempts:1\n", self.address)).unwrap();
+        let text = format!("nameserver {}\noptions timeout:{seconds} attempts:1\n", self.address);
+        std::fs::write(&file, text).unwrap();
         let mut command = Command::new("unshare");
         let script = "mount --bind \"$1\" /etc/resolv.conf && shift && exec \"$@\"";
         command.args(["--mount", "--", "sh", "-c", script, "sh"]).arg(file).arg(PORTUNUS);
@@ -157,7 +164,8 @@ fn the_last_good_addresses_are_used_whatever_the_name_server_says() {
     let config = yaml(&upstream, "", "").replace(&upstream.address.to_string(), &app);
     let config = config.replace("upstreams:\n  app: { ", "upstreams:\n  app: { connect_timeout: 1s, ");
     let dir = tempfile::tempdir().unwrap();
-    let command = server.command(dir.path());
+    // Some questions get no response.
+    let command = server.command_within(dir.path(), 1);
     let gate = Gate::start_by(dir, &config, command);
     assert!(get(gate.address("web")).starts_with("HTTP/1.1 503 "), "nobody has said where it is");
     assert_eq!(gate.log(1)[0]["reason"], "upstream_unresolved");
@@ -189,7 +197,7 @@ fn on_one_port<const N: usize>(addresses: [&str; N], reply: fn(&crate::harness::
     }
 }
 
-/// A gate whose one group is the name `app.test`.
+/// A gate whose one group is the name `app.test`. Requests wait for its addresses, longer than the test does.
 fn gate_before(server: &NameServer, port: u16, group: &str) -> Gate {
     let dir = tempfile::tempdir().unwrap();
     let command = server.command(dir.path());
@@ -198,7 +206,7 @@ fn gate_before(server: &NameServer, port: u16, group: &str) -> Gate {
 listeners:
   - {{ name: web, bind: \"127.0.0.1:0\" }}
 upstreams:
-  app: {{ servers: [\"app.test:{port}\"]{group} }}
+  app: {{ servers: [\"app.test:{port}\"], connect_timeout: 10m{group} }}
 routes:
   - {{ upstream: app }}
 admin: {{ bind: \"127.0.0.2:0\" }}
@@ -319,8 +327,7 @@ fn addresses_of_both_families_are_servers() {
 #[test]
 fn a_name_that_is_denied_is_503_at_once_and_logged_once() {
     let Some(server) = NameServer::start(Says::Denies) else { return };
-    // Longer than the patience of the test.
-    let gate = gate_before(&server, 1, ", connect_timeout: 10m");
+    let gate = gate_before(&server, 1, "");
     let response =
         String::from_utf8(exchange(gate.address("web"), b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
             .unwrap();
@@ -354,7 +361,7 @@ fn gate_of_services(server: &NameServer) -> Gate {
 listeners:
   - { name: web, bind: \"127.0.0.1:0\" }
 upstreams:
-  app: { servers: { srv: _http._tcp.app.test }, retries: { budget: 0 } }
+  app: { servers: { srv: _http._tcp.app.test }, connect_timeout: 10m, retries: { budget: 0 } }
 routes:
   - { upstream: app, host: upstream }
 admin: { bind: \"127.0.0.2:0\" }

@@ -76,7 +76,7 @@ fn a_hundred_reloads_under_traffic_lose_nothing() {
 #[test]
 fn what_is_wrong_changes_nothing_and_says_so() {
     let upstream = Upstream::ok();
-    let good = yaml(&upstream, "", "");
+    let good = yaml(&upstream, "", "limits: { request_header_timeout: 1h, keep_alive_timeout: 1h }");
     let gate = Gate::start(&good);
     let mut held = connect(gate.address("web"));
     let mut rejections = 0.0;
@@ -119,11 +119,12 @@ fn what_is_wrong_changes_nothing_and_says_so() {
 #[test]
 fn listeners_come_and_go_with_a_reload() {
     let upstream = Upstream::ok();
-    let second = "  - { name: second, bind: \"127.0.0.3:0\" }";
+    // On an address that no other test has, so that nobody else is given its port.
+    let second = format!("  - {{ name: second, bind: \"{}:0\" }}", vacant().ip());
     let third = "  - { name: third, bind: \"unix:third.sock\" }";
     // A gate without Unix sockets makes none later, unless it is told.
     let sandbox = "sandbox: { connect: . }";
-    let gate = Gate::start(&yaml(&upstream, second, sandbox));
+    let gate = Gate::start(&yaml(&upstream, &second, sandbox));
     let gone = gate.address("second");
     assert!(get(gone).starts_with("HTTP/1.1 200 "));
     gate.rewrite(&yaml(&upstream, third, sandbox));
@@ -237,13 +238,13 @@ fn a_change_of_the_configuration_file_is_loaded_and_a_broken_one_is_reported_onc
     let fields = |count: usize| format!("limits: {{ max_headers: {count} }}");
     gate.rewrite(&yaml(&upstream, "", &fields(51)));
     gate.wait_for("\"generation\":2,\"reason\":\"configuration changed\"");
-    gate.rewrite(&yaml(&upstream, "", "limits: { max_headers: none }"));
+    let broken = yaml(&upstream, "", "limits: { max_headers: none }");
+    gate.rewrite(&broken);
     gate.wait_for("reload rejected, the active configuration stays");
     // The same problem again, and then no problem: only the latter has something to say.
-    let broken = std::fs::read_to_string(gate.dir.path().join("portunus.yaml")).unwrap();
     let failures = || metric(&gate, "portunus_config_reloads_total{result=\"failure\"}");
-    std::fs::write(gate.dir.path().join("portunus.yaml"), broken).unwrap();
-    wait_until("the second look", || failures() == Some(2.0));
+    gate.rewrite(&broken);
+    wait_until("the second look", || failures() >= Some(2.0));
     gate.rewrite(&yaml(&upstream, "", &fields(52)));
     gate.wait_for("\"generation\":3,\"reason\":\"configuration changed\"");
     assert_eq!(reported(&gate, "reload rejected"), 1);
@@ -298,7 +299,8 @@ fn systemd_is_reported_the_truth() {
     std::fs::write(gate.dir.path().join("portunus.yaml"), "listeners: 5\n").unwrap();
     assert_eq!(reload(), Some(1));
     assert!(next().starts_with("RELOADING=1\n"));
-    let failed = next();
+    // The changed file may be looked at at the same time.
+    let failed = std::iter::repeat_with(next).find(|message| !message.starts_with("RELOADING=1\n")).unwrap();
     assert!(failed.starts_with("READY=1\nSTATUS=serving, configuration 2; the last reload failed: "), "{failed}");
     gate.signal("TERM");
     // The changed file may have been looked at meanwhile.
@@ -365,5 +367,5 @@ fn the_access_log_and_the_log_level_follow_a_reload() {
     assert_eq!(said(), 1);
     gate.rewrite(&with("level: info, access: none"));
     gate.signal("HUP");
-    wait_until("the word of the next reload", || said() == 2);
+    wait_until("the word of the next reload", || said() >= 2);
 }

@@ -5,10 +5,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::client::TlsClient;
-use super::{ask, get, keystore, tls_listener, yaml};
+use super::{ask, get, keystore, tls_listener, yaml, yaml_apart};
 use crate::harness::{
     Gate, PATIENCE, Reply, Upstream, certificates, connect, connect_unix, read_response, read_to_end, vacant,
     wait_until,
@@ -101,7 +101,7 @@ fn another_process_takes_the_addresses_while_connections_drain() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("edge.sock");
     let both = format!("[\"{address}\", \"unix:{}\"]", socket.display());
-    let text = yaml(&upstream, "", "").replace("\"127.0.0.1:0\"", &both);
+    let text = yaml(&upstream, "", "limits: { drain_timeout: 1h }").replace("\"127.0.0.1:0\"", &both);
     let text = text.replace("127.0.0.2:0", &vacant().to_string());
     let start = || Gate::start_by(tempfile::tempdir().unwrap(), &text, Command::new(crate::harness::PORTUNUS));
     let old = Gate::start_in(tempfile::tempdir().unwrap(), &text.replace("workers: 1", "workers: 2"));
@@ -127,7 +127,9 @@ fn another_process_takes_the_addresses_while_connections_drain() {
 fn what_the_kernel_had_taken_is_served() {
     const CLIENTS: usize = 600;
     let (upstream, _release) = upstream();
-    let gate = Gate::start(&yaml(&upstream, "", "").replace("workers: 1", "workers: 2"));
+    let text = yaml(&upstream, "", "limits: { drain_timeout: 10m }").replace("workers: 1", "workers: 2");
+    // The upstream's queue is short: what it takes no connection for is tried again by the kernel.
+    let gate = Gate::start(&text.replace("app: { ", "app: { connect_timeout: 10m, "));
     let address = gate.address("web");
     gate.signal("STOP");
     let mut clients: Vec<TcpStream> = (0..CLIENTS).map(|_| connect(address)).collect();
@@ -144,26 +146,32 @@ fn what_the_kernel_had_taken_is_served() {
     assert_eq!(upstream.seen().len(), CLIENTS);
 }
 
-/// Connections that come while the listener closes: each that was established is answered.
+/// How long a draining gate waits for the first request of a connection, less what its clock may be off by.
+const FIRST_REQUEST: Duration = Duration::from_millis(900);
+
+/// Connections that come while the listener closes: each that was established and asks in time is answered.
 #[test]
 fn no_connection_is_lost_while_the_listener_closes() {
     let (upstream, _release) = upstream();
-    let gate = Gate::start(&yaml(&upstream, "", "").replace("workers: 1", "workers: 2"));
+    let gate = Gate::start(&yaml_apart(&upstream, "", "").replace("workers: 1", "workers: 2"));
     let (address, begun) = (gate.address("web"), Instant::now());
     let served: usize = std::thread::scope(|scope| {
         let clients: Vec<_> = (0..8)
             .map(|_| {
                 scope.spawn(|| {
-                    let mut served = 0;
-                    while let Ok(stream) = TcpStream::connect(address) {
+                    let (mut served, mut since) = (0, Instant::now());
+                    while let Ok(mut stream) = TcpStream::connect(address) {
                         // The scope would wait for ever for who goes on after a failure below.
                         assert!(begun.elapsed() < 3 * PATIENCE, "the listener does not close");
                         drop(stream.set_read_timeout(Some(PATIENCE)));
-                        let mut stream = stream;
-                        stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+                        let sent = stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+                        // Who was stopped before that may have been waited for long enough.
+                        let is_late = since.elapsed() > FIRST_REQUEST;
                         let response = String::from_utf8(read_to_end(&mut stream)).unwrap();
-                        assert!(response.ends_with("\r\n\r\nok"), "after {served}: {response:?}");
-                        served += 1;
+                        let is_served = response.ends_with("\r\n\r\nok");
+                        assert!(is_served || is_late, "after {served}: {sent:?}, {response:?}");
+                        served += usize::from(is_served);
+                        since = Instant::now();
                     }
                     served
                 })

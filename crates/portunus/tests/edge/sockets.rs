@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::upgrade::{self, Upgradable};
 use super::{get, yaml};
-use crate::harness::{Gate, Upstream, connect_unix, read_response, wait_until};
+use crate::harness::{Gate, Upstream, connect_unix, read_response, vacant, wait_until};
 
 #[test]
 fn a_unix_socket_is_listened_on_and_goes_with_the_gate() {
@@ -106,9 +106,9 @@ fn each_listener_that_asks_for_a_port_gets_its_own_and_keeps_it() {
         let (heads, routes): (Vec<_>, Vec<_>) = listeners.iter().map(|(head, route)| (&**head, &**route)).unzip();
         format!("workers: 2\nlisteners:\n{}routes:\n{}", heads.concat(), routes.concat())
     };
-    let one = listener("one", "\"127.0.0.1:0\"");
-    let two = listener("two", "\"127.0.0.1:0\"");
-    let three = listener("three", "\"127.0.0.1:0\"");
+    // On an address that no other test has, so that nobody else is given a port that was closed.
+    let any = format!("\"{}:0\"", vacant().ip());
+    let [one, two, three] = ["one", "two", "three"].map(|name| listener(name, &any));
     let gate = Gate::start(&config(&[one.clone(), two.clone()]));
     let respond = |name: &str| get(gate.address(name));
     assert_ne!(gate.address("one"), gate.address("two"));

@@ -2,7 +2,7 @@
 
 use super::client::{openssl, openssl_get, request};
 use super::{keystore, tls_listener, yaml};
-use crate::harness::{Gate, Upstream, certificates};
+use crate::harness::{Gate, Upstream, certificates, wait_until};
 
 /// Listeners `tls`, `strict` with strict_sni, and `named` with require_sni, over these certificates. The first name is the default.
 fn gate(upstream: &Upstream, names: &[(&str, bool)]) -> Gate {
@@ -56,7 +56,12 @@ fn a_name_gets_its_own_certificate_then_its_wildcards_then_the_default() {
         check(&gate, "tls", &format!("-servername {unknown}"), Ok("default.example"));
         check(&gate, "strict", &format!("-servername {unknown}"), Err(UNRECOGNIZED_NAME));
     }
-    let line = gate.log(1).into_iter().find(|line| line["kind"] == "connection").unwrap();
+    let mut line = None;
+    wait_until("the line of a handshake that failed", || {
+        line = gate.log(1).into_iter().find(|line| line["kind"] == "connection");
+        line.is_some()
+    });
+    let line = line.unwrap();
     assert_eq!((&line["fault"], &line["phase"]), (&"client".into(), &"tls_handshake".into()), "{line}");
 }
 

@@ -100,8 +100,17 @@ impl Upgradable {
         if output.status.success() { Ok(()) } else { Err(String::from_utf8(output.stderr).unwrap()) }
     }
 
+    /// Upgrades, and waits until the process before answers no command any more: it says that it was done before it leaves the admin socket to the new one.
     pub(super) fn upgrade(&mut self) -> u32 {
-        self.try_upgrade().unwrap_or_else(|said| panic!("{said}: {:#?}", self.gate.diagnostics()))
+        let before = self.drained();
+        let new = self.try_upgrade().unwrap_or_else(|said| panic!("{said}: {:#?}", self.gate.diagnostics()));
+        wait_until("the process before to drain", || self.drained() > before);
+        new
+    }
+
+    /// How many processes have begun to drain.
+    fn drained(&self) -> usize {
+        self.gate.diagnostics().iter().filter(|line| line.contains("draining; another SIGTERM")).count()
     }
 
     /// Upgrades, and waits until the process before has ended: until then it may still accept a connection, and counts for itself.
@@ -183,6 +192,19 @@ fn echoes(stream: &mut TcpStream) {
     assert_eq!(&bytes, b"through");
 }
 
+/// Asks on a connection until the response says that it was the last one: how many responses there were.
+fn ask_to_the_last(stream: &mut TcpStream) -> usize {
+    let mut responses = 0;
+    wait_until("the last response", || {
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let (head, body) = read_response(stream);
+        assert!(head.starts_with("HTTP/1.1 200 ") && body == b"ok", "{head}");
+        responses += 1;
+        head.to_ascii_lowercase().contains("\r\nconnection: close\r\n")
+    });
+    responses
+}
+
 /// Requests on a connection each until told to stop: how many were answered. Fails if one is not.
 fn load(address: SocketAddr, stop: &AtomicBool) -> usize {
     let mut served = 0;
@@ -202,6 +224,7 @@ fn through_three_upgrades_nobody_is_refused_and_nothing_is_lost() {
         let both = "[\"127.0.0.1:0\", \"unix:edge.sock\"]";
         let text = yaml(&upstream, "", "limits: { drain_timeout: 1h }").replace("\"127.0.0.1:0\"", both);
         let text = text.replace("upstream: app }", "upstream: app, upgrades: [websocket] }");
+        let text = text.replace("app: { ", "app: { response_header_timeout: 1h, ");
         text.replace("workers: 1", &format!("workers: {workers}"))
     };
     let mut site = Upgradable::start(tempfile::tempdir().unwrap(), &with(2), 2);
@@ -213,7 +236,7 @@ fn through_three_upgrades_nobody_is_refused_and_nothing_is_lost() {
     let mut kept = connect(address);
     kept.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     read_response(&mut kept);
-    let before = upstream.seen().len();
+    let (before, mut asked) = (upstream.seen().len(), 0);
     let (stop, socket) = (AtomicBool::new(false), site.dir().join("edge.sock"));
     let served: usize = std::thread::scope(|scope| {
         let clients: Vec<_> = (0..4).map(|_| scope.spawn(|| load(address, &stop))).collect();
@@ -232,6 +255,10 @@ fn through_three_upgrades_nobody_is_refused_and_nothing_is_lost() {
             for workers in [3, 1, 2] {
                 std::fs::write(site.dir().join("portunus.yaml"), with(workers)).unwrap();
                 site.upgrade();
+                // An idle connection to the first process is waited for 10 s at most.
+                if asked == 0 {
+                    asked = ask_to_the_last(&mut kept);
+                }
                 let seen = upstream.seen().len();
                 wait_until("some requests more", || upstream.seen().len() > seen + 50);
             }
@@ -241,12 +268,9 @@ fn through_three_upgrades_nobody_is_refused_and_nothing_is_lost() {
         upgraded.unwrap();
         served
     });
-    assert_eq!(upstream.seen().len() - before, served, "each request once");
+    assert_eq!(upstream.seen().len() - before, served + asked, "each request once");
     // What the first process began goes on there, and ends there.
     echoes(&mut tunnel);
-    kept.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    let (head, body) = read_response(&mut kept);
-    assert!(head.to_ascii_lowercase().contains("\r\nconnection: close\r\n") && body == b"ok", "{head}");
     release.send(()).unwrap();
     assert_eq!(read_response(&mut slow).1, b"slow");
     assert!(is_alive(site.gate.pid()), "it has a tunnel");
@@ -279,8 +303,9 @@ fn the_new_process_binds_what_is_new_and_closes_what_is_gone() {
 #[test]
 fn a_program_that_cannot_serve_leaves_the_old_one_serving() {
     let upstream = Upstream::ok();
-    // Long enough for one that could serve, also on a busy machine.
-    let text = yaml(&upstream, "", "limits: { upgrade_timeout: 12s }");
+    // For one that could serve, also on a busy machine, and for one that could not.
+    let [text, short] =
+        ["10m", "2s"].map(|time| yaml(&upstream, "", &format!("limits: {{ upgrade_timeout: {time} }}")));
     let mut site = Upgradable::start(tempfile::tempdir().unwrap(), &text, 2);
     let check = |site: &mut Upgradable, what: &str, expected: &[&str]| {
         let said = site.try_upgrade().expect_err(what);
@@ -296,7 +321,11 @@ fn a_program_that_cannot_serve_leaves_the_old_one_serving() {
     site.replace_program("kill -9 $$");
     check(&mut site, "it is killed", &["before it served (signal: 9"]);
     site.replace_program("exec sleep 1000");
-    check(&mut site, "it hangs", &["did not serve within 12 s", "limits.upgrade_timeout"]);
+    write(site.dir(), &short);
+    assert_eq!(site.try_reload(), Ok(()));
+    check(&mut site, "it hangs", &["did not serve within 2 s", "limits.upgrade_timeout"]);
+    write(site.dir(), &text);
+    assert_eq!(site.try_reload(), Ok(()));
     site.replace_program("echo nonsense >&0; exec sleep 1000");
     check(&mut site, "it is another program", &["what this version does not understand"]);
     std::fs::remove_file(site.dir().join("portunus")).unwrap();
@@ -646,7 +675,7 @@ fn without_its_launcher_a_gate_serves_and_says_that_it_cannot_be_upgraded() {
 #[test]
 fn a_new_process_that_was_given_up_ends_even_where_nobody_can_end_it() {
     let upstream = Upstream::ok();
-    let text = yaml(&upstream, "", "limits: { upgrade_timeout: 8s }");
+    let text = yaml(&upstream, "", "limits: { upgrade_timeout: 20s }");
     let site = Upgradable::start(tempfile::tempdir().unwrap(), &text, 2);
     slow_program(&site);
     let asked = begin_upgrade(&site);
@@ -654,7 +683,7 @@ fn a_new_process_that_was_given_up_ends_even_where_nobody_can_end_it() {
     site.gate.wait_for("has been given everything");
     assert!(kill("KILL", launcher_of(site.gate.pid())));
     let problem = said(asked);
-    assert!(problem.contains("did not serve within 8 s"), "{problem}");
+    assert!(problem.contains("did not serve within 20 s"), "{problem}");
     assert!(is_alive(new), "nobody can end it");
     let _pipe = let_go(&site);
     wait_until("the new process to end", || !is_alive(new));
@@ -667,7 +696,7 @@ fn a_new_process_that_was_given_up_ends_even_where_nobody_can_end_it() {
 #[test]
 fn nobody_waits_for_a_new_process_that_does_not_serve() {
     let upstream = Upstream::ok();
-    let text = yaml(&upstream, "", "limits: { upgrade_timeout: 20s }");
+    let text = yaml(&upstream, "", "limits: { upgrade_timeout: 10m }");
     let mut site = Upgradable::start(tempfile::tempdir().unwrap(), &text, 2);
     let address = site.gate.address("web");
     // An address that is taken is found out last, when those before it are ready.

@@ -120,7 +120,8 @@ fn a_roll_out_survives_its_driver() {
     let mut nodes = site.nodes(&["a", "b", "c"]);
     site.wait_for_nodes(3);
     site.write("two", "");
-    site.pushed(&["--watch", "20", "--no-wait"]);
+    // So long that the driver is known to be gone when the next nodes are chosen.
+    site.pushed(&["--watch", "40", "--no-wait"]);
     nodes[0].wait_to_say("two");
     let driver = wait_for_driver(&site);
     let at = nodes.iter().position(|node| node.name == driver).unwrap();

@@ -21,6 +21,14 @@ fn start(path: &Path) -> std::io::Result<Arc<Reporter>> {
     Reporter::start(&LogConfig { access: Some(access), level: "info".into() }, 1)
 }
 
+/// Waits until so many lines are written in all. A worker hands its lines over unless that would make it wait, and tries again: so does this.
+fn until_written(reporter: &Reporter, worker: &WorkerReport, count: u64) {
+    until("written", || {
+        worker.flush();
+        value(reporter, "portunus_log_lines_written_total") == count
+    });
+}
+
 /// Requests numbered from `from`, each with its number as the target.
 fn request(worker: &WorkerReport, from: u64, count: u64) {
     for number in from..from + count {
@@ -72,8 +80,8 @@ fn lines_are_written_in_order_and_others_cannot_read_them() {
     let reporter = start(&path).unwrap();
     let worker = reporter.worker(0);
     request(&worker, 0, 10);
-    worker.flush();
-    until("the tick brings lines out", || fs::read_to_string(&path).unwrap().lines().count() == 10);
+    until_written(&reporter, &worker, 10);
+    assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 10, "the tick brings lines out");
     request(&worker, 10, 990);
     drop(worker);
     assert_eq!(reporter.shutdown(PATIENCE), 0);
@@ -109,12 +117,10 @@ fn reopening_goes_on_in_a_new_file_without_loss() {
     let reporter = start(&path).unwrap();
     let worker = reporter.worker(0);
     request(&worker, 0, 100);
-    worker.flush();
-    until("written", || value(&reporter, "portunus_log_lines_written_total") == 100);
+    until_written(&reporter, &worker, 100);
     fs::rename(&path, &rotated).unwrap();
     request(&worker, 100, 50);
-    worker.flush();
-    until("written", || value(&reporter, "portunus_log_lines_written_total") == 150);
+    until_written(&reporter, &worker, 150);
     reporter.reopen();
     until("opened again", || path.exists());
     request(&worker, 150, 100);
@@ -135,8 +141,7 @@ fn while_the_path_cannot_be_opened_the_old_file_is_written() {
     fs::rename(&logs, &moved).unwrap();
     reporter.reopen();
     request(&worker, 0, 10);
-    worker.flush();
-    until("written", || value(&reporter, "portunus_log_lines_written_total") == 10);
+    until_written(&reporter, &worker, 10);
     fs::create_dir(&logs).unwrap();
     request(&worker, 10, 10);
     drop(worker);
@@ -215,6 +220,8 @@ fn shutting_down_does_not_wait_for_a_stuck_reader() {
     let mut pipe = named_pipe(&path);
     let reporter = start(&path).unwrap();
     request(&reporter.worker(0), 0, 2000);
+    let room = rustix::pipe::fcntl_getpipe_size(&pipe).unwrap() as u64;
+    until("the pipe is full", || rustix::io::ioctl_fionread(&pipe).unwrap() == room);
     let missing = reporter.shutdown(Duration::from_millis(50));
     let log = drain(&mut pipe);
     let whole = memchr::memchr_iter(b'\n', &log).count() as u64;
