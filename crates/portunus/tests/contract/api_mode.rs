@@ -20,7 +20,10 @@ const FIRST: &str = r#"{"openapi":"3.0.3","info":{"title":"First","version":"1"}
 const SECOND: &str = "openapi: 3.0.3\ninfo: { title: Second, version: '2' }\nservers: [{ url: /v2 }]\npaths:\n  /cats:\n    get:\n      security: [{ key: [] }]\n      responses: { '200': { description: fine } }\ncomponents: { securitySchemes: { key: { type: apiKey, in: header, name: X-Key } } }\n";
 
 fn sql(database: &Path, statements: &str) -> String {
-    let output = Command::new("sqlite3").arg(database).arg(statements).output().expect("sqlite3 is there");
+    // The program under test reads it, too.
+    let mut command = Command::new("sqlite3");
+    command.args(["-cmd", ".timeout 60000"]).arg(database).arg(statements);
+    let output = command.output().expect("sqlite3 is there");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }

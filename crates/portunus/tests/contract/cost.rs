@@ -53,21 +53,27 @@ fn others_have_their_turn_while_a_body_is_validated() {
         assert!(read_response(&mut beside).0.starts_with("HTTP/1.1 204 "));
     };
     ask();
-    let dear = std::thread::spawn(move || {
-        let mut client = connect(address);
-        post(&mut client, body.len());
-        client.write_all(body.as_bytes()).unwrap();
-        read_response(&mut client).0
-    });
-    let mut responses = 0;
-    while !dear.is_finished() {
-        ask();
-        responses += 1;
-    }
-    let head = dear.join().unwrap();
-    assert!(head.starts_with("HTTP/1.1 204 "), "{head}");
-    // Validated in one go, it would keep the other waiting: one request before it begins, one while it lasts, one when it has ended.
-    assert!(responses > 3, "{responses} responses while the body was validated");
+    let mut beside_one = || {
+        std::thread::scope(|scope| {
+            let dear = scope.spawn(|| {
+                let mut client = connect(address);
+                post(&mut client, body.len());
+                client.write_all(body.as_bytes()).unwrap();
+                read_response(&mut client).0
+            });
+            let mut responses = 0;
+            while !dear.is_finished() {
+                ask();
+                responses += 1;
+            }
+            let head = dear.join().unwrap();
+            assert!(head.starts_with("HTTP/1.1 204 "), "{head}");
+            responses
+        })
+    };
+    // Validated in one go, it would keep the other waiting: one request before it begins, one while it lasts, one when it has ended. Who
+    // asks may have no processor for so long, but not each time.
+    assert!((0..10).any(|_| beside_one() > 3), "at most three responses while the body was validated");
 }
 
 const RECORDS: &str =

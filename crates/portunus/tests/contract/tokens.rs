@@ -44,11 +44,22 @@ fn now() -> u64 {
 }
 
 fn claims() -> String {
+    claims_at(now())
+}
+
+/// Of a token that was issued then.
+fn claims_at(time: u64) -> String {
     format!(
         r#"{{"iss":"https://id.test","aud":["shop","bank"],"exp":{},"nbf":{},"scope":"read write-some"}}"#,
-        now() + 600,
-        now() - 5
+        time + 600,
+        time - 5
     )
+}
+
+/// Of one that has expired.
+fn expired() -> String {
+    let time = now();
+    claims_at(time).replace(&format!("\"exp\":{}", time + 600), &format!("\"exp\":{}", time - 3600))
 }
 
 fn hs256(head: &str, claims: &str) -> String {
@@ -81,12 +92,13 @@ fn a_genuine_token_passes_and_every_defect_is_distinguished() {
     let good = hs256(HEAD, &claims());
     assert_eq!(ask(&site, "GET /accounts", &good).status, 200);
     assert_eq!(ask(&site, "GET /me", &good).status, 200);
-    let with = |from: &str, to: &str| hs256(HEAD, &claims().replace(from, to));
-    let exp = format!("\"exp\":{}", now() + 600);
+    let issued = now();
+    let with = |from: &str, to: &str| hs256(HEAD, &claims_at(issued).replace(from, to));
+    let exp = format!("\"exp\":{}", issued + 600);
     let mut forged = good.clone();
     forged.replace_range(good.len() - 2.., if good.ends_with("AA") { "BA" } else { "AA" });
     for (token, status, code) in [
-        (with(&exp, &format!("\"exp\":{}", now() - 3600)), 401, "jwt_expired"),
+        (hs256(HEAD, &expired()), 401, "jwt_expired"),
         (with(&exp, "\"x\":1"), 401, "jwt_no_expiry"),
         (with(&exp, "\"exp\":\"never\""), 401, "jwt_malformed"),
         (with("\"nbf\":", &format!("\"nbf\":{},\"x\":", now() + 3600)), 401, "jwt_not_yet_valid"),
@@ -380,8 +392,7 @@ paths:
 #[test]
 fn tokens_of_http_bearer_schemes_are_verified() {
     let site = Site::with(BEARER, &format!(", tokens: id | jwt: {{ {HS} }}"), &[("secret", SECRET)], ok());
-    let exp = format!("\"exp\":{}", now() + 600);
-    let expired = hs256(HEAD, &claims().replace(&exp, &format!("\"exp\":{}", now() - 3600)));
+    let expired = hs256(HEAD, &expired());
     let mut forged = hs256(HEAD, &claims());
     forged.replace_range(forged.len() - 8.., "AAAAAAAA");
     let none = format!("{}.", unsigned(r#"{"alg":"none"}"#, &claims()));
@@ -528,8 +539,7 @@ fn api_keys_in_authorization_are_tokens() {
     assert_ne!(keyed, BEARER);
     let site = Site::with(&keyed, &format!(", tokens: id | jwt: {{ {HS} }}"), &[("secret", SECRET)], ok());
     let (good, none) = (hs256(HEAD, &claims()), format!("{}.", unsigned(r#"{"alg":"none"}"#, &claims())));
-    let exp = format!("\"exp\":{}", now() + 600);
-    let expired = hs256(HEAD, &claims().replace(&exp, &format!("\"exp\":{}", now() - 3600)));
+    let expired = hs256(HEAD, &expired());
     for value in [
         format!("Bearer {none}"),
         format!("Bearer {expired}"),

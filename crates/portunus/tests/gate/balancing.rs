@@ -55,6 +55,8 @@ fn the_same_value_goes_to_the_same_server_and_values_are_spread() {
         ("target", |value| (format!("/a/?page={value}"), String::new())),
         ("client", |value| ("/a/".into(), format!("X-Forwarded-For: 192.0.2.{value}\r\n"))),
     ];
+    // So many that chance leaves no server without one.
+    const VALUES: usize = 70;
     for (key, carries) in rows {
         let servers = servers::<3>();
         let yaml =
@@ -64,8 +66,8 @@ fn the_same_value_goes_to_the_same_server_and_values_are_spread() {
             let (target, fields) = carries(value);
             place_of(&servers, || assert_eq!(ask(&gate, &target, &fields), 200))
         };
-        let first: Vec<_> = (0..30).map(place).collect();
-        assert_eq!((0..30).map(place).collect::<Vec<_>>(), first, "{key}");
+        let first: Vec<_> = (0..VALUES).map(place).collect();
+        assert_eq!((0..VALUES).map(place).collect::<Vec<_>>(), first, "{key}");
         assert!((0..3).all(|server| first.contains(&server)), "{key}: {first:?}");
         // The table is the same for whoever fills it: after a reload, and in another order.
         let mut reversed: Vec<_> = servers.iter().map(|server| format!("\"{}\"", server.address)).collect();
@@ -76,7 +78,7 @@ fn the_same_value_goes_to_the_same_server_and_values_are_spread() {
         ));
         gate.signal("HUP");
         gate.wait_for("reloaded");
-        assert_eq!((0..30).map(place).collect::<Vec<_>>(), first, "{key}: after a reload");
+        assert_eq!((0..VALUES).map(place).collect::<Vec<_>>(), first, "{key}: after a reload");
     }
 }
 
@@ -103,7 +105,8 @@ fn a_value_whose_server_is_down_goes_to_another_one_and_the_others_stay() {
     }
     let first = counts(&servers);
     assert_eq!(first[0] + first[1], 60);
-    assert!(first.iter().all(|count| *count > 10), "{first:?}");
+    // Six times the standard deviation to either side.
+    assert!(first.iter().all(|count| *count > 6), "{first:?}");
     for value in 0..60 {
         assert_eq!(ask(&gate, "/a/", &format!("X-Key: {value}\r\n")), 200);
     }

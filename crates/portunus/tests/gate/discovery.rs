@@ -14,6 +14,9 @@ use tempfile::TempDir;
 
 use crate::harness::{Gate, PATIENCE, Reply, Upstream, ask_on, connect, exchange, read_response, vacant, wait_until};
 
+/// A change is in use sooner than that, since it is waited for: everything is asked for anew only after 48 seconds at the earliest.
+const AT_ONCE: Duration = Duration::from_secs(45);
+
 /// A server that says who it is.
 fn named(name: &'static str) -> Upstream {
     Upstream::start(move |_| {
@@ -95,6 +98,15 @@ impl Registry {
         self.changed.notify_all();
     }
 
+    /// From now on it responds with an error, also to what it was asked before.
+    fn break_down(&self) {
+        // Under the lock, or a question that is about to wait would miss it.
+        let state = self.state.lock().unwrap();
+        self.is_broken.store(true, Ordering::Relaxed);
+        drop(state);
+        self.changed.notify_all();
+    }
+
     /// Serves it as Consul does: a question with an index waits until there is another one.
     fn serve(self: &Arc<Registry>) -> Upstream {
         let registry = Arc::clone(self);
@@ -131,14 +143,14 @@ fn consul_says_who_is_healthy_and_changes_are_in_use_within_a_second() {
     let question = &consul.seen()[0];
     assert_eq!(question.line(), "GET /v1/health/service/app?passing=true&tag=v2&dc=eu HTTP/1.1");
     assert_eq!(question.fields("x-consul-token"), ["b1gs33cr3t"]);
-    assert!(is_up(&gate), "{}", gate.metrics());
+    wait_until("the directory", || is_up(&gate));
 
     registry.set(11, &[&a, &b, &c]);
     let took = until_served_by(&gate, &["a", "b", "c"]);
-    assert!(took < Duration::from_secs(20), "{took:?}");
+    assert!(took < AT_ONCE, "{took:?}");
     registry.set(12, &[&c]);
     let took = until_served_by(&gate, &["c"]);
-    assert!(took < Duration::from_secs(20), "{took:?}");
+    assert!(took < AT_ONCE, "{took:?}");
     assert!(!gate.diagnostics().join("\n").contains("b1gs33cr3t"));
 
     // Nobody is healthy, and Consul says so.
@@ -157,11 +169,10 @@ fn who_is_known_serves_on_while_a_directory_is_away_or_has_forgotten() {
     let consul = registry.serve();
     let gate = gate(&format!("consul: {{ address: \"{}\" }}", consul.address), "");
     until_served_by(&gate, &["a"]);
-    registry.is_broken.store(true, Ordering::Relaxed);
-    registry.changed.notify_all();
+    registry.break_down();
     gate.wait_for("directory is away, the servers that are known stay in use: the response was 500");
     assert_eq!(servers(&gate), ["a"]);
-    assert!(!is_up(&gate));
+    wait_until("its absence", || !is_up(&gate));
     let page = readiness(&gate);
     assert!(page.starts_with("HTTP/1.1 200") && page.contains("discovery: registry is away"), "{page}");
 
@@ -175,8 +186,7 @@ fn who_is_known_serves_on_while_a_directory_is_away_or_has_forgotten() {
     wait_until("the directory", || is_up(&gate) && readiness(&gate).ends_with("\r\nready\n"));
 
     // A reload that makes the upstream anew forgets nobody either.
-    registry.is_broken.store(true, Ordering::Relaxed);
-    registry.changed.notify_all();
+    registry.break_down();
     wait_until("its absence", || !is_up(&gate));
     let text = std::fs::read_to_string(gate.dir.path().join("portunus.yaml")).unwrap();
     gate.rewrite(&text.replace("service: app }]", "service: app }], connect_timeout: 4s"));
@@ -239,8 +249,8 @@ fn what_a_hostile_directory_says_is_bounded_and_leads_nowhere() {
     });
     let gate = gate(&format!("consul: {{ address: \"{}\" }}", consul.address), "");
     until_served_by(&gate, &["good"]);
-    let before = count.load(Ordering::Relaxed);
     let since = Instant::now();
+    let before = count.load(Ordering::Relaxed);
     std::thread::sleep(Duration::from_secs(1));
     let asked = count.load(Ordering::Relaxed) - before;
     // The sleep may have been a long one.
@@ -338,17 +348,19 @@ fn docker_says_which_containers_run() {
     until_served_by(&gate, &["a"]);
     let filter = "%22label%22%3A%5B%22portunus.service%3Dapp%22%5D";
     let questions = engine.questions.lock().unwrap().clone();
+    // Where the engine is slow, it is asked for events more than once before.
+    let list = questions.iter().position(|line| line.starts_with("GET /containers")).unwrap();
     assert_eq!(
-        questions[0],
+        questions[list - 1],
         format!("GET /events?filters=%7B{filter}%2C%22type%22%3A%5B%22container%22%5D%7D HTTP/1.1")
     );
     assert_eq!(
-        questions[1],
+        questions[list],
         format!("GET /containers/json?filters=%7B{filter}%2C%22status%22%3A%5B%22running%22%5D%7D HTTP/1.1")
     );
     engine.set(&[&a, &b]);
     let took = until_served_by(&gate, &["a", "b"]);
-    assert!(took < Duration::from_secs(20), "{took:?}");
+    assert!(took < AT_ONCE, "{took:?}");
     engine.set(&[&b]);
     until_served_by(&gate, &["b"]);
     // The engine is restarted: its containers run on.
@@ -426,14 +438,21 @@ impl Etcd {
 
     /// Registers a server, with a lease of so many seconds.
     fn register(&self, name: &str, server: &Upstream, seconds: u64) -> String {
-        let lease = self.call("/v3/lease/grant", json!({ "TTL": seconds.to_string() })).unwrap()["ID"]
-            .as_str()
-            .unwrap()
-            .to_owned();
+        let mut lease = None;
+        wait_until("the registration", || {
+            lease = self.try_register(name, server, seconds);
+            lease.is_some()
+        });
+        lease.unwrap()
+    }
+
+    /// The same, unless the lease has run out before it is used, or etcd is too slow for its own limits.
+    fn try_register(&self, name: &str, server: &Upstream, seconds: u64) -> Option<String> {
+        let granted = self.call("/v3/lease/grant", json!({ "TTL": seconds.to_string() }))?;
+        let lease = granted["ID"].as_str().unwrap().to_owned();
         let value = server.address.to_string();
         let put = json!({ "key": base64(&format!("/services/app/{name}")), "value": base64(&value), "lease": lease });
-        self.call("/v3/kv/put", put).unwrap();
-        lease
+        self.call("/v3/kv/put", put).map(|_| lease)
     }
 
     fn kill(mut self) -> (SocketAddr, TempDir) {
@@ -465,13 +484,16 @@ fn etcd_says_who_has_registered_and_forgets_who_lets_a_lease_end() {
     until_served_by(&gate, &["a"]);
     let lease = etcd.register("two", &b, 600);
     let took = until_served_by(&gate, &["a", "b"]);
-    assert!(took < Duration::from_secs(20), "{took:?}");
+    assert!(took < AT_ONCE, "{took:?}");
     // As it is when a lease runs out, only at a known time.
     etcd.call("/v3/lease/revoke", json!({ "ID": lease })).unwrap();
     let took = until_served_by(&gate, &["a"]);
-    assert!(took < Duration::from_secs(20), "{took:?}");
-    etcd.register("three", &b, 1);
-    until_served_by(&gate, &["a", "b"]);
+    assert!(took < AT_ONCE, "{took:?}");
+    // Again until it is seen, however soon the lease runs out; then it does.
+    wait_until("both", || {
+        etcd.register("three", &b, 3);
+        servers(&gate) == ["a", "b"]
+    });
     until_served_by(&gate, &["a"]);
 
     let (address, dir) = etcd.kill();

@@ -1,7 +1,7 @@
 //! Servers that are left out: for what they respond, because they cannot be reached, and what becomes of requests when none is left.
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 
 use super::upstreams::gate;
 use crate::harness::{Gate, Reply, Upstream, exchange, statuses, vacant, wait_until};
@@ -154,6 +154,8 @@ fn an_ejected_server_that_is_back_serves_everybody_when_the_other_one_rejects() 
     assert_eq!(tally(&gate, 4), [4, 0, 0], "the first one refuses, the second one serves");
     gate.wait_for("server ejected");
     up.join().unwrap();
+    // A process that was just forked goes on listening until it runs its program.
+    wait_until("the second one to reject", || TcpStream::connect(second).is_err());
     let back = Upstream::on(TcpListener::bind(first).unwrap(), move |_| ok());
     let codes: Vec<u16> = std::thread::scope(|scope| {
         let asking: Vec<_> = (0..32).map(|_| scope.spawn(|| get(&gate))).collect();

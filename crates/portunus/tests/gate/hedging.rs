@@ -132,8 +132,6 @@ fn what_may_not_run_twice_is_never_hedged() {
     };
     let servers = [server(), server()];
     let gate = hedged(&[servers[0].address, servers[1].address], "hedge: { after: 1ms, max: 10 }", "");
-    // What could be hedged shows that its time has passed: both servers have it.
-    let mut probe = connect(gate.address("web"));
     let requests = [
         "POST /r HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n",
         "PATCH /r HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx",
@@ -151,6 +149,8 @@ fn what_may_not_run_twice_is_never_hedged() {
             client
         })
         .collect();
+    // What could be hedged shows that its time has passed: both servers have it.
+    let mut probe = connect(gate.address("web"));
     probe.write_all(b"GET /r HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     wait_until("the hedge", || held.load(Ordering::SeqCst) == requests.len() + 2);
     release.store(true, Ordering::SeqCst);

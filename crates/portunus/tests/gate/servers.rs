@@ -65,7 +65,7 @@ fn servers_that_ask_for_a_certificate_get_ours() {
         (String::new(), 502),
     ] {
         let gate = gate(&format!(
-            "servers: [\"{address}\"], tls: {{ ca: {folder}/ca.pem, server_name: inner.example{ours} }}"
+            "servers: [\"{address}\"], connect_timeout: 1m, tls: {{ ca: {folder}/ca.pem, server_name: inner.example{ours} }}"
         ));
         assert_eq!(get(&gate, "/"), status, "{ours}");
     }

@@ -91,8 +91,9 @@ fn a_server_that_fails_its_checks_is_left_out_and_comes_back() {
         Reply::Keep(OK.to_vec())
     });
     let up = Upstream::ok();
+    // One who is well may be late for several checks.
     let gate = gate(&format!(
-        "servers: [\"{}\", \"{}\"], health: {{ path: /healthz, interval: 1s, timeout: 1s, rise: 1 }}",
+        "servers: [\"{}\", \"{}\"], health: {{ path: /healthz, interval: 1s, timeout: 1s, fall: 10, rise: 1 }}",
         sick.address, up.address
     ));
     let requests =
@@ -152,7 +153,7 @@ fn upstream_certificates_are_verified_unless_reported_otherwise() {
     let stranger = certificates(&[("inner.example", false)]);
     let (address, ca) = (inner.address("tls"), inner.dir.path().join("ca.pem"));
     let check = |tls: &str, status: u16, reason: &str| {
-        let gate = gate(&format!("servers: [\"{address}\"], tls: {{ {tls} }}"));
+        let gate = gate(&format!("servers: [\"{address}\"], connect_timeout: 1m, tls: {{ {tls} }}"));
         assert_eq!(get(&gate, "/"), status, "{tls}");
         let log = gate.log(1);
         assert_eq!(log[0]["reason"].as_str().unwrap_or_default(), reason, "{tls}");
@@ -235,7 +236,7 @@ fn a_group_outlives_reloads_until_what_it_reads_changes() {
 listeners:
   - {{ name: web, bind: \"127.0.0.1:0\" }}
 upstreams:
-  tls: {{ servers: [\"{}\"], tls: {{ ca: ca.pem }}, ejection: {{ failures: 1, duration: 1h }} }}
+  tls: {{ servers: [\"{}\"], connect_timeout: 1m, tls: {{ ca: ca.pem }}, ejection: {{ failures: 1, duration: 1h }} }}
   sticky: {{ servers: [\"{}\"], sticky: {{ cookie: sid, key: {{ file: key }} }} }}
 routes:
   - {{ path: \"/tls\", upstream: tls }}
@@ -293,15 +294,18 @@ fn each_server_is_spoken_to_in_the_version_that_it_agrees_on() {
     let (both, old) = (negotiating("[h2, http/1.1]"), negotiating("[http/1.1]"));
     let new = negotiating("[h2]");
     let servers = [&both, &old, &new].map(|inner| format!("\"{}\"", inner.address("tls"))).join(", ");
-    for more in ["", ", retries: { hedge: { after: 1h } }"] {
+    for (number, more) in (1..).zip(["", ", retries: { hedge: { after: 1h } }"]) {
         let gate = gate(&format!(
-            "servers: [{servers}], protocol: auto, tls: {{ insecure_skip_verify: true }}, health: {{ path: /check, interval: 1h, timeout: 5s }}{more}"
+            "servers: [{servers}], protocol: auto, connect_timeout: 1m, tls: {{ insecure_skip_verify: true }}, \
+             health: {{ path: /check, interval: 1h, timeout: 1h }}{more}"
         ));
         let mut client = connect(gate.address("web"));
         for _ in 0..12 {
             client.write_all(b"GET /r HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
             assert_eq!(read_response(&mut client).1, b"inner");
         }
+        // Four requests and a check: what is under way when the gate ends would be cut.
+        [&both, &old, &new].iter().for_each(|inner| _ = inner.log(5 * number));
     }
     for (inner, version) in [(&both, "HTTP/2"), (&old, "HTTP/1.1"), (&new, "HTTP/2")] {
         let log = inner.log(10);
@@ -318,8 +322,10 @@ fn each_server_is_spoken_to_in_the_version_that_it_agrees_on() {
 #[test]
 fn an_upgrade_takes_http_1_where_versions_are_negotiated() {
     let both = negotiating("[h2, http/1.1]");
-    let gate =
-        gate(&format!("servers: \"{}\", protocol: auto, tls: {{ insecure_skip_verify: true }}", both.address("tls")));
+    let gate = gate(&format!(
+        "servers: \"{}\", protocol: auto, connect_timeout: 1m, tls: {{ insecure_skip_verify: true }}",
+        both.address("tls")
+    ));
     assert_eq!(get(&gate, "/first"), 200);
     let request = "GET /upgrade HTTP/1.1\r\nHost: x\r\nConnection: upgrade, close\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n";
     assert_eq!(statuses(&exchange(gate.address("web"), request.as_bytes())), [200]);

@@ -40,7 +40,7 @@ fn gate(dir: tempfile::TempDir, address: SocketAddr, tls: &str) -> Gate {
     Gate::start_in(dir, &yaml(listeners, &format!("  app: {{ servers: [\"{address}\"]{tls} }}"), ""))
 }
 
-const TLS: &str = ", tls: { ca: ca.pem, server_name: a.test }";
+const TLS: &str = ", connect_timeout: 1m, tls: { ca: ca.pem, server_name: a.test }";
 
 #[track_caller]
 fn check(line: &Value, ended_by: &str, fault: Option<&str>, reason: Option<&str>) {

@@ -16,12 +16,17 @@ const BEGINNINGS: [(&str, &[u8]); 6] = [
     ("what begins like TLS", b"\x16\x02\0more"),
 ];
 
+/// A gate with two listeners like this: `front`, and `hasty`, where clients that say nothing are not waited for.
 fn gate(tunnel: &str, listener: &str, named: SocketAddr, other: SocketAddr) -> Gate {
-    let listeners = format!("  - {{ name: front, bind: \"127.0.0.1:0\"{listener}, tunnel: {{ {tunnel} }} }}");
+    let listeners = [("front", "1m"), ("hasty", "1s")].map(|(name, timeout)| {
+        format!(
+            "  - {{ name: {name}, bind: \"127.0.0.1:0\"{listener}, limits: {{ handshake_timeout: {timeout} }}, tunnel: {{ {tunnel} }} }}\n"
+        )
+    });
     let upstreams = format!(
         "  named: {{ servers: [\"{named}\"], protocol: tcp }}\n  other: {{ servers: [\"{other}\"], protocol: tcp }}"
     );
-    Gate::start_in(folder(), &yaml(&listeners, &upstreams, "policies: { nobody: { deny: 127.0.0.0/8 } }"))
+    Gate::start_in(folder(), &yaml(&listeners.concat(), &upstreams, "policies: { nobody: { deny: 127.0.0.0/8 } }"))
 }
 
 #[test]
@@ -53,8 +58,8 @@ fn what_does_not_begin_with_tls_goes_to_the_default() {
 fn who_waits_for_the_server_to_speak_gets_there() {
     let ((named, _named_connections), (other, connections)) = (tcp_upstream(), tcp_upstream());
     let tunnel = "upstream: other, rules: [ { server_name: a.test, upstream: named } ], not_tls: forward";
-    let gate = gate(tunnel, ", limits: { handshake_timeout: 1s }", named, other);
-    let mut near = connect(gate.address("front"));
+    let gate = gate(tunnel, "", named, other);
+    let mut near = connect(gate.address("hasty"));
     let mut far = next(&connections);
     far.write_all(b"220 mail.example ESMTP\r\n").unwrap();
     assert_eq!(read_exactly(&mut near, 24), b"220 mail.example ESMTP\r\n");
@@ -65,8 +70,7 @@ fn who_waits_for_the_server_to_speak_gets_there() {
 #[test]
 fn what_is_not_tls_is_closed_where_it_has_no_place() {
     let ((named, named_connections), (other, connections)) = (tcp_upstream(), tcp_upstream());
-    let tls = ", tls: { keystore: main }, limits: { handshake_timeout: 1s }";
-    let plain = ", limits: { handshake_timeout: 1s }";
+    let (tls, plain) = (", tls: { keystore: main }", "");
     for (tunnel, listener) in [
         ("upstream: other, rules: [ { server_name: a.test, upstream: named } ], not_tls: reject", plain),
         ("rules: [ { server_name: a.test, upstream: named } ]", plain),
@@ -88,7 +92,7 @@ fn what_is_not_tls_is_closed_where_it_has_no_place() {
             let _ = near.read_to_end(&mut got);
             assert_eq!(got, b"", "{tunnel}: {what}");
         }
-        let silent = connect(gate.address("front"));
+        let silent = connect(gate.address("hasty"));
         assert_eq!(read_all(&mut { silent }), b"");
         let reasons: Vec<_> = gate.log(BEGINNINGS.len() + 1).iter().map(|line| line["reason"].clone()).collect();
         let (last, others) = reasons.split_last().unwrap();

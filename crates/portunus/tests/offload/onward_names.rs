@@ -78,7 +78,7 @@ fn certificates_without_alternative_names_are_verified_as_is_said() {
                 "  - {{ name: {setting}-{name}, bind: \"127.0.0.1:0\", tunnel: {{ upstream: {setting}-{name} }} }}"
             ));
             upstreams.push(format!(
-                "  {setting}-{name}: {{ servers: [\"{}\"], protocol: tcp, tls: {{ ca: ca.pem, server_name: {server_name}{more} }} }}",
+                "  {setting}-{name}: {{ servers: [\"{}\"], protocol: tcp, connect_timeout: 1m, tls: {{ ca: ca.pem, server_name: {server_name}{more} }} }}",
                 server.1
             ));
         }

@@ -23,8 +23,8 @@ fn the_header_goes_ahead_of_tls() {
         let bind = format!("bind: \"127.0.1.{}:0\", tls: {{ keystore: main }}", index + 1);
         listeners.push_str(&format!("  - {{ name: {form}, {bind}, tunnel: {{ upstream: {form} }} }}\n"));
         upstreams.push_str(&format!(
-            "  {form}: {{ servers: [\"unix:haproxy.sock\"], send_proxy: {form}, tls: {{ ca: ca.pem, server_name: a.test }}, \
-             health: {{ path: /, interval: 2s, timeout: 2s, fall: 1, rise: 1 }} }}\n"
+            "  {form}: {{ servers: [\"unix:haproxy.sock\"], send_proxy: {form}, connect_timeout: 1m, tls: {{ ca: ca.pem, server_name: a.test }}, \
+             health: {{ path: /, interval: 1h, timeout: 1h, fall: 1, rise: 1 }} }}\n"
         ));
     }
     let gate = Gate::start_in(dir, &yaml(&listeners, &upstreams, ""));
@@ -64,8 +64,8 @@ fn streams_go_on_under_tls_whole_and_half_closed() {
     let dir = folder();
     std::fs::copy(inner.dir.path().join("ca.pem"), dir.path().join("inner-ca.pem")).unwrap();
     let upstreams = format!(
-        "  good: {{ servers: [\"{address}\"], tls: {{ ca: inner-ca.pem, server_name: a.test }} }}
-  misnamed: {{ servers: [\"{address}\"], tls: {{ ca: inner-ca.pem, server_name: c.test }} }}"
+        "  good: {{ servers: [\"{address}\"], connect_timeout: 1m, tls: {{ ca: inner-ca.pem, server_name: a.test }} }}
+  misnamed: {{ servers: [\"{address}\"], connect_timeout: 1m, tls: {{ ca: inner-ca.pem, server_name: c.test }} }}"
     );
     let outer = Gate::start_in(dir, &yaml(listeners, &upstreams, ""));
     for (round, listener) in ["plain", "tls", "plain", "tls"].into_iter().enumerate() {

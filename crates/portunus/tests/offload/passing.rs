@@ -153,7 +153,7 @@ fn by_client() -> (Gate, [Receiver<TcpStream>; 3]) {
     let listeners = format!(
         "  - {{ name: plain, bind: \"127.0.0.1:0\", tunnel: {{ upstream: rest, {rules} }} }}
   - {{ name: closed, bind: \"127.0.0.2:0\", tunnel: {{ {rules} }} }}
-  - {{ name: behind, bind: \"127.0.0.3:0\", proxy_protocol: {{ trust: 127.0.0.1 }}, tunnel: {{ upstream: rest, {rules} }} }}
+  - {{ name: behind, bind: \"127.0.0.3:0\", proxy_protocol: {{ trust: 127.0.0.1, header_timeout: 1m }}, tunnel: {{ upstream: rest, {rules} }} }}
   - name: tls
     bind: \"127.0.0.4:0\"
     tls: {{ keystore: main }}
@@ -185,7 +185,7 @@ fn clients_lead_to_their_upstreams() {
         assert_eq!(read_all(&mut next(connections)), b"EHLO", "{listener} {source}");
     }
     assert_eq!(read_to_end(&mut connect_from("127.0.0.9", gate.address("closed"))), b"");
-    assert_eq!(gate.log(5)[4]["reason"], "no_tunnel_for_name");
+    assert!(gate.log(5).iter().any(|line| line["reason"] == "no_tunnel_for_name"));
 
     // The address of the connection is that of the balancer.
     for (client, connections) in [("192.0.2.9", &at_branch), ("127.0.1.3", &at_office), ("198.51.100.1", &at_rest)] {

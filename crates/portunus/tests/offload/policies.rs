@@ -32,7 +32,7 @@ fn decisions(gate: &Gate, policy: &str, decision: &str, reason: &str, count: usi
     assert!(gate.metrics().contains(&line), "{line}\n{}", gate.metrics());
 }
 
-const TRUST: &str = "proxy_protocol: { trust: 127.0.0.1 }";
+const TRUST: &str = "proxy_protocol: { trust: 127.0.0.1, header_timeout: 1m }";
 const ADMIN: &str = "admin: { bind: \"127.0.0.9:0\" }";
 
 #[test]
@@ -336,9 +336,10 @@ fn tunnels_are_as_slow_as_their_bandwidth_and_not_idle_for_that() {
     let bytes: Vec<_> = (0..3 * 1024).map(|at| (at % 251) as u8).collect();
     let before = Instant::now();
     let pairs = [(); 2].map(|()| {
-        let mut near = of_client(&gate, "plain", "192.0.2.1");
+        let mut near = connect(gate.address("plain"));
+        // All at once: the tunnel has something to carry when it begins.
+        near.write_all(&[&b"PROXY TCP4 192.0.2.1 192.0.2.200 4711 443\r\n"[..], &bytes].concat()).unwrap();
         let mut far = next(&connections);
-        near.write_all(&bytes).unwrap();
         far.write_all(&bytes).unwrap();
         (near, far)
     });

@@ -36,7 +36,7 @@ fn gate(upstream: SocketAddr) -> Gate {
   - { name: v1, bind: \"127.0.0.2:0\", tunnel: { upstream: v1 } }
   - { name: v2, bind: \"127.0.0.3:0\", tls: { keystore: main }, tunnel: { upstream: v2 } }
   - { name: tlvs, bind: \"127.0.0.4:0\", tls: { keystore: main, alpn: [imap, http/1.1] }, tunnel: { upstream: tlvs } }
-  - { name: chain, bind: \"127.0.0.5:0\", proxy_protocol: { trust: 127.0.0.1 }, tunnel: { upstream: tlvs } }";
+  - { name: chain, bind: \"127.0.0.5:0\", proxy_protocol: { trust: 127.0.0.1, header_timeout: 1m }, tunnel: { upstream: tlvs } }";
     let upstreams = format!(
         "  off: {{ servers: [\"{upstream}\"] }}
   v1: {{ servers: [\"{upstream}\"], send_proxy: v1 }}
@@ -212,7 +212,10 @@ fn haproxy_and_nginx_read_it_before_requests() {
     let mut paths = Vec::new();
     for peer in ["haproxy", "nginx", "secure"] {
         for form in ["v1", "v2", "v2_tlvs"] {
-            let tls = if peer == "secure" { ", tls: { insecure_skip_verify: true, server_name: a.test }" } else { "" };
+            let tls = match peer {
+                "secure" => ", connect_timeout: 1m, tls: { insecure_skip_verify: true, server_name: a.test }",
+                _ => "",
+            };
             let name = format!("{peer}-{form}");
             upstreams.push_str(&format!("  {name}: {{ servers: [\"unix:{peer}.sock\"], send_proxy: {form}{tls} }}\n"));
             routes.push_str(&format!("  - {{ path: /{name}, upstream: {name} }}\n"));
@@ -240,7 +243,7 @@ fn health_checks_say_that_they_are_our_own() {
     );
     let _haproxy = Peer::haproxy(dir.path(), &config, || listens(&dir.path().join("haproxy.sock")));
     let listeners = "  - { name: web, bind: \"127.0.0.1:0\", tunnel: { upstream: app } }";
-    let check = "health: { path: /, interval: 2s, timeout: 2s, fall: 1, rise: 1 }";
+    let check = "health: { path: /, interval: 1h, timeout: 1h, fall: 1, rise: 1 }";
     let upstreams = format!("  app: {{ servers: [\"unix:haproxy.sock\"], send_proxy: v2, {check} }}");
     let gate = Gate::start_in(dir, &yaml(listeners, &upstreams, "admin: { bind: \"127.0.0.5:0\" }"));
     std::thread::sleep(4 * super::site::MOMENT);

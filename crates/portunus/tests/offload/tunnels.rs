@@ -253,7 +253,7 @@ fn deadlines_end_a_tunnel_and_say_so() {
     let listeners = "  - { name: idle, bind: \"127.0.0.1:0\", tunnel: { upstream: tcp, idle_timeout: 1s } }
   - { name: life, bind: \"127.0.0.2:0\", tunnel: { upstream: tcp, max_lifetime: 1s } }
   - { name: shake, bind: \"127.0.0.3:0\", tls: { keystore: main }, tunnel: { upstream: tcp } }
-  - { name: own, bind: \"127.0.0.4:0\", tls: { keystore: main }, tunnel: { upstream: tcp }, limits: { tunnel_idle_timeout: 1s, handshake_timeout: 3s } }";
+  - { name: own, bind: \"127.0.0.4:0\", tls: { keystore: main }, tunnel: { upstream: tcp }, limits: { tunnel_idle_timeout: 1s, handshake_timeout: 10s } }";
     let upstreams = format!("  tcp: {{ servers: [\"{tcp}\"] }}");
     let gate = Gate::start_in(folder(), &yaml(listeners, &upstreams, "limits: { handshake_timeout: 300ms }"));
     let mut idle = connect(gate.address("idle"));
@@ -268,7 +268,8 @@ fn deadlines_end_a_tunnel_and_say_so() {
     wait_until("the end of its life", || life.write_all(b"x").is_err() || far.write_all(b"x").is_err());
     for listener in ["shake", "own"] {
         let mut shake = connect(gate.address(listener));
-        shake.write_all(b"\x16\x03\x01").unwrap();
+        // A slow machine may be too late for it.
+        let _ = shake.write_all(b"\x16\x03\x01");
         assert_eq!(shake.read(&mut [0; 1]).unwrap_or(0), 0);
     }
     let reasons: Vec<_> = gate.log(5).iter().map(|line| line["reason"].as_str().unwrap().to_owned()).collect();

@@ -23,6 +23,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 class Server(http.server.ThreadingHTTPServer):
     number = 0
+    request_queue_size = 128
     address_family = socket.AF_INET6 if ":" in "{address}" else socket.AF_INET
 server = Server(("{address}", {port}), Handler)
 print("ready")
@@ -39,7 +40,7 @@ fn site(listener: &str, servers: &str, more: &str) -> (Site, Running) {
         site.python(&edge, &web(address, 8080));
     }
     let yaml = format!(
-        "workers: 2\nlisteners:\n- name: web\n  bind: [\":80\"]\n  {listener}\nupstreams:\n  app: {{ servers: {servers}, transparent: true }}\n\
+        "workers: 2\nlisteners:\n- name: web\n  bind: [\":80\"]\n  {listener}\nupstreams:\n  app: {{ servers: {servers}, transparent: true, connect_timeout: 1m }}\n\
          routes:\n- upstream: app\n{more}"
     );
     let running = site.portunus(&yaml).listens("[::]:80");
@@ -92,7 +93,7 @@ for host in ["203.0.113.7", "2001:db8::7"]:
 /// Whom a PROXY header or a trusted proxy names; who is not trusted goes on as itself.
 #[test]
 fn the_client_is_whom_a_balancer_names() {
-    let listener = "proxy_protocol: { trust: [198.51.100.10], header: optional }";
+    let listener = "proxy_protocol: { trust: [198.51.100.10], header: optional, header_timeout: 1m }";
     let (site, _running) = site(listener, BOTH, "trusted_proxies: [203.0.113.8]\n");
     client(
         &site,
@@ -117,7 +118,7 @@ assert ask(c, **{"X-Forwarded-For": "203.0.113.99"})[1].startswith("203.0.113.7 
 /// Row 112 of the attack matrix.
 #[test]
 fn sources_that_are_ours_or_nobodys_are_rejected() {
-    let listener = "proxy_protocol: { trust: [198.51.100.10], header: optional }";
+    let listener = "proxy_protocol: { trust: [198.51.100.10], header: optional, header_timeout: 1m }";
     let (site, running) = site(listener, "[\"127.0.0.1:8080\"]", "trusted_proxies: [203.0.113.8]\n");
     client(
         &site,

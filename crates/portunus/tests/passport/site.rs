@@ -294,7 +294,7 @@ def v2(source, destination, kind=socket.SOCK_DGRAM, command=0x21, tlvs=b""):
 def spp(client, proxy):
     pack = lambda host: socket.inet_pton(socket.AF_INET6, host if ":" in host else "::ffff:" + host)
     return b"\x56\xec" + pack(client[0]) + pack(proxy[0]) + struct.pack("!HH", client[1], proxy[1])
-def udp(source=("198.51.100.10", 0), timeout=20):
+def udp(source=("198.51.100.10", 0), timeout=60):
     s = socket.socket(socket.AF_INET6 if ":" in source[0] else socket.AF_INET, socket.SOCK_DGRAM)
     s.bind(source)
     s.settimeout(timeout)
@@ -303,7 +303,7 @@ def tcp(target, source=("198.51.100.10", 0)):
     s = socket.socket(socket.AF_INET6 if ":" in source[0] else socket.AF_INET, socket.SOCK_STREAM)
     s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     s.bind(source)
-    s.settimeout(20)
+    s.settimeout(60)
     s.connect(target)
     return s
 def silent(s, seconds=0.3):
@@ -311,7 +311,7 @@ def silent(s, seconds=0.3):
     try:
         return s.recv(65536) == b"" and False
     except (TimeoutError, socket.timeout):
-        s.settimeout(20)
+        s.settimeout(60)
         return True
 "#;
 

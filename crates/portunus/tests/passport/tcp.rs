@@ -11,7 +11,7 @@ pub fn config(listener: &str, upstream: &str) -> String {
     )
 }
 
-pub const TRUSTED: &str = "proxy_protocol: { trust: [198.51.100.10, \"2001:db8:1::10\"] }";
+pub const TRUSTED: &str = "proxy_protocol: { trust: [198.51.100.10, \"2001:db8:1::10\"], header_timeout: 1m }";
 const BOTH: &str = "servers: [\"127.0.0.1:2525\", \"[::1]:2525\"]";
 
 fn site(listener: &str, upstream: &str) -> (Site, Running) {
@@ -208,6 +208,7 @@ fn a_family_without_a_target_is_rejected_and_reported_once() {
     // The sixth line is that of the connection that passed; the lines of two workers come in any order.
     let log = running.log(6);
     assert_eq!(log.iter().filter(|line| line["reason"] == "no_target_of_family").count(), 5, "{log:#?}");
+    running.wait_for("no_target_of_family");
     let reported =
         running.diagnostics.lock().unwrap().iter().filter(|line| line.contains("no_target_of_family")).count();
     assert!((1..=2).contains(&reported), "told {reported} times by two workers");
@@ -368,7 +369,7 @@ fn haproxy_in_front_passes_the_true_client_on() {
     site.keep(haproxy);
     let program = r#"
 for source, to in [("203.0.113.7", ("198.51.100.10", 2500)), ("2001:db8::7", ("2001:db8:1::10", 2500))]:
-    for attempt in range(200):
+    for attempt in range(1200):
         try:
             s = tcp(to, (source, 0))
             break
