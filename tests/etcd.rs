@@ -4,7 +4,7 @@
 #![allow(dead_code, reason = "each test uses some of it")]
 #![allow(clippy::disallowed_methods, reason = "a test may block its thread")]
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -31,12 +31,13 @@ impl Drop for Etcd {
     }
 }
 
-/// An address that nobody else will be given: each call has a loopback address of its own.
+/// An address that nobody else will be given: each call has a loopback address of its own. Its port is found with a socket that takes no connections: one that
+/// does would go on doing so in a process that was just forked, until that runs its program.
 fn vacant() -> SocketAddr {
     static CALLS: AtomicU8 = AtomicU8::new(1);
     let [.., high, low] = std::process::id().to_be_bytes();
     let address = Ipv4Addr::new(127, 128 | (high & 63), low, CALLS.fetch_add(1, Ordering::Relaxed));
-    TcpListener::bind((address, 0)).unwrap().local_addr().unwrap()
+    UdpSocket::bind((address, 0)).unwrap().local_addr().unwrap()
 }
 
 impl Etcd {

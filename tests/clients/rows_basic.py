@@ -63,7 +63,9 @@ def basic_ngtcp2(_):
         config["upstreams"] = {"app": {"servers": [application.address]}}
         with Configured(config, folder("ngtcp2")) as proxy:
             place, port = folder("gtlsclient"), proxy.ports["https"]
-            said = run("gtlsclient", "--exit-on-all-streams-close", f"--download={place}", "127.0.0.1", port, f"https://localhost:{port}/large", seconds=30)
+            patience = ["--handshake-timeout=60s", "--timeout=60s"]
+            words = ["gtlsclient", *patience, "--exit-on-all-streams-close", f"--download={place}"]
+            said = run(*words, "127.0.0.1", port, f"https://localhost:{port}/large", seconds=60)
             if "[:status: 200]" not in said or os.path.getsize(f"{place}/large") != Application.LARGE:
                 raise Failed(said[-2000:])
 

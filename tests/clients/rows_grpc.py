@@ -237,7 +237,7 @@ def rejected(make):
     def scene(_):
         place = folder("rejected")
         numbers = [number for _, at_once, code, _ in REJECTIONS for number in (at_once, code)]
-        with Server("go") as server, Application(status=302) as service:
+        with Server("go") as server, Application(status=302, address="127.0.0.1") as service:
             for h2c in (False, True):
                 with Configured(rejecting(server, service, place), place) as gate:
                     edge = Edge("portunus", gate.ports["https"], gate.ports["http"], gate.ports["http"])

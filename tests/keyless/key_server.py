@@ -186,7 +186,8 @@ class Server:
             self.write(writer, (number + 1_000_000) & 0xFFFFFFFF, RESPONSE, b"x" * 64)
             return
         if "busy" in self.behave or ("busy_at_first" in self.behave and self.asked <= 3):
-            self.write(writer, number, ERROR, b"\x40", (RETRY_AFTER_US, struct.pack(">I", 20_000)))
+            retry_after_ms = int(self.behave.get("busy") or 20)
+            self.write(writer, number, ERROR, b"\x40", (RETRY_AFTER_US, struct.pack(">I", 1000 * retry_after_ms)))
             return
         if "close" in self.behave:
             writer.transport.abort()

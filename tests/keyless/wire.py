@@ -126,7 +126,7 @@ def client_context(ca, certificate=None, key=None, maximum=None, alpn=None, ciph
 
 
 def connect(address, context, name="localhost"):
-    plain = socket.create_connection(address, timeout=20)
+    plain = socket.create_connection(address, timeout=60)
     return context.wrap_socket(plain, server_hostname=name)
 
 

@@ -330,11 +330,12 @@ mod tests {
         let place =
             EtcdEndpoint { is_tls: false, host: "127.0.0.1".into(), port: listener.local_addr().unwrap().port() };
         let stop = AtomicBool::new(false);
-        let now = Patience { until: Instant::now() + Duration::from_millis(300), stop: &stop };
-        let mut link = Link::open(&place, None, now).unwrap();
-        assert_eq!(link.head(now).unwrap_err().kind(), ErrorKind::TimedOut);
+        let patience = |time: Duration| Patience { until: Instant::now() + time, stop: &stop };
+        let mut link = Link::open(&place, None, patience(Duration::from_secs(60))).unwrap();
+        let briefly = patience(Duration::from_millis(300));
+        assert_eq!(link.head(briefly).unwrap_err().kind(), ErrorKind::TimedOut);
         stop.store(true, Ordering::Relaxed);
-        let long = Patience { until: Instant::now() + Duration::from_secs(3600), stop: &stop };
+        let long = patience(Duration::from_secs(3600));
         assert_eq!(link.head(long).unwrap_err().kind(), ErrorKind::TimedOut);
     }
 }

@@ -37,8 +37,9 @@ mod tests {
     #[test]
     fn a_second_s_worth_passes_at_once_and_then_nothing() {
         let rate = Rate::new(5);
-        let passed = (0..20).filter(|_| rate.allow()).count();
-        // A slow machine may let one more through.
-        assert!((5..=7).contains(&passed), "{passed}");
+        let passed = (0..20).filter(|_| rate.allow()).count() as u128;
+        // What comes free meanwhile passes, too.
+        let most = 5 + rate.started.elapsed().as_millis() / 200 + 1;
+        assert!((5..=most).contains(&passed), "{passed} of {most}");
     }
 }

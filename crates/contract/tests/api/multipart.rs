@@ -270,7 +270,7 @@ fn forms_that_curl_sends() {
         .args([
             "--silent",
             "--max-time",
-            "20",
+            "60",
             "--header",
             "Expect:",
             "-F",

@@ -204,6 +204,16 @@ async fn ask_for_keys(shared: &Arc<Shared>, extended: bool, payloads: &[&[u8]]) 
     outcomes.into_values().collect()
 }
 
+/// The same of one key, once nobody else has one made: whoever made the last one may still be at it when its client has the response.
+async fn ask_for_one(shared: &Arc<Shared>) -> Result<Vec<u8>, ErrorCode> {
+    loop {
+        let outcome = ask_for_keys(shared, true, &[&[2]]).await.remove(0);
+        if outcome != Err(ErrorCode::BUSY) {
+            return outcome;
+        }
+    }
+}
+
 /// A server whose local clients may have keys made, at most two.
 fn nursery(folder: &std::path::Path, rule: &str) -> Arc<Shared> {
     std::fs::create_dir_all(folder.join("made")).unwrap();
@@ -245,10 +255,10 @@ async fn keys_are_made_for_those_who_may_have_them_one_at_a_time_and_so_many() {
     while made() < 2 {
         ask_for_keys(&shared, true, &[&[2]]).await;
     }
-    assert_eq!(ask_for_keys(&shared, true, &[&[2]]).await, [Err(ErrorCode::NOT_KEPT)], "no more than that are kept");
+    assert_eq!(ask_for_one(&shared).await, Err(ErrorCode::NOT_KEPT), "no more than that are kept");
     assert_eq!((made(), shared.holdings.load().keys().count()), (2, 2));
     std::fs::remove_dir_all(dir.path().join("made")).unwrap();
-    assert_eq!(ask_for_keys(&shared, true, &[&[2]]).await, [Err(ErrorCode::NOT_KEPT)], "nowhere to keep it");
+    assert_eq!(ask_for_one(&shared).await, Err(ErrorCode::NOT_KEPT), "nowhere to keep it");
     // What was made is what a start finds.
     let shared = nursery(dir.path(), ", make_keys: made");
     let outcome = ask_for_keys(&shared, true, &[&[2]]).await;

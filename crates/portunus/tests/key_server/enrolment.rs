@@ -220,7 +220,8 @@ fn one_token_enrols_as_many_nodes_as_it_says_and_no_name_twice() {
 
 #[test]
 fn certificates_are_renewed_by_themselves_over_restarts_of_the_key_server() {
-    let mut issuing = Issuing::start("15s");
+    // Long enough for a renewal after two thirds of it, also where nobody has a turn for seconds.
+    let mut issuing = Issuing::start("40s");
     let folder = issuing.enrolled();
     let first = std::fs::read(folder.join("identity.pem")).unwrap();
     let gate = issuing.edge(&folder);
@@ -238,7 +239,7 @@ fn certificates_are_renewed_by_themselves_over_restarts_of_the_key_server() {
 
 #[test]
 fn a_revoked_node_is_cut_off_and_gets_nothing_more() {
-    let issuing = Issuing::start("12s");
+    let issuing = Issuing::start("40s");
     let folder = issuing.enrolled();
     let gate = issuing.edge(&folder);
     wait_until("a page", || is_served(&gate));
@@ -255,13 +256,13 @@ fn a_revoked_node_is_cut_off_and_gets_nothing_more() {
 
 #[test]
 fn who_was_away_for_too_long_enrols_anew_as_it_is_shown_to() {
-    let issuing = Issuing::start("4s");
+    let issuing = Issuing::start("10s");
     let folder = issuing.enrolled();
-    std::thread::sleep(Duration::from_millis(5100));
+    std::thread::sleep(Duration::from_millis(11_100));
     let gate = issuing.edge(&folder);
     wait_until("the message", || readiness(&gate).contains("has ended; have a token made"));
     assert!(!is_served(&gate));
-    let config = issuing.config.replace("lifetime: 4s", "lifetime: 1h");
+    let config = issuing.config.replace("lifetime: 10s", "lifetime: 1h");
     std::fs::write(issuing.dir.path().join("key-server/key-server.yaml"), config).unwrap();
     issuing.server.signal("HUP");
     issuing.server.wait_for("\"reloaded\"", 1);
@@ -358,7 +359,7 @@ fn strangers_get_neither_keys_nor_certificates_and_garbage_ends_its_connection_a
 
 #[test]
 fn guessing_is_slow_and_keeps_nobody_from_renewing() {
-    let issuing = Issuing::start("15s");
+    let issuing = Issuing::start("40s");
     let folder = issuing.enrolled();
     let gate = issuing.edge(&folder);
     let token = issuing.token(&["--name", NODE]);
@@ -366,7 +367,7 @@ fn guessing_is_slow_and_keeps_nobody_from_renewing() {
     let before = renewals(&gate);
     let since = Instant::now();
     let mut guesses = 0;
-    while renewals(&gate) < before + 2.0 {
+    while renewals(&gate) < before + 1.0 {
         assert!(since.elapsed() < Duration::from_secs(180), "renewals go on");
         let begun = Instant::now();
         let children: Vec<Child> = (0..24)

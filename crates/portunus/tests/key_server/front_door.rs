@@ -50,7 +50,9 @@ fn check(key_server: &OwnKeyServer) {
     ];
     let report = succeeded("bench", &key_server.bench(1, &how).output().unwrap());
     let report: serde_json::Value = serde_json::from_str(&report).unwrap();
-    assert!(report["good"].as_u64() > Some(0) && report["good"] == report["sent"], "{report}");
+    let count = |name: &str| report[name].as_u64().unwrap();
+    // What a slow server had no time for at the end is no error.
+    assert!(count("good") > 0 && count("good") + count("given_up") == count("sent"), "{report}");
     let metrics = key_server.page("/metrics");
     for name in [
         "keyless_requests{opcode=\"ecdsa_sha256\"}",

@@ -51,8 +51,9 @@ fn foreign_clients_come_without_alpn_and_strangers_not_at_all() {
 
 #[test]
 fn deadlines_cancellation_and_busy_are_for_those_who_agreed() {
+    check("extension");
     let dir = site();
-    OwnKeyServer::start(dir.path(), &format!("{CONFIG}limits: {{ target_wait: 100ms }}\n")).exercise("extension");
+    OwnKeyServer::start(dir.path(), &format!("{CONFIG}limits: {{ target_wait: 100ms }}\n")).exercise("busy");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Start, reload, drain, and what the kernel says of the process.
 
 use super::server::{CONFIG, OwnKeyServer, PROGRAM, run, site, succeeded};
-use crate::harness::{end_of, output_of, wait_until};
+use crate::harness::{end_of, output_of, vacant, wait_until};
 
 #[test]
 fn the_process_is_shut_in_and_its_memory_locked() {
@@ -201,8 +201,8 @@ fn nothing_is_lost_by_reloads_under_load() {
 #[test]
 fn sigterm_ends_it_in_order_under_load() {
     let dir = site();
-    let mut key_server = OwnKeyServer::start(dir.path(), CONFIG);
-    let arguments = ["--seconds", "20", "--connections", "2", "--in-flight", "8", "--verify", "all"];
+    let mut key_server = OwnKeyServer::start(dir.path(), &format!("{CONFIG}limits: {{ drain_timeout: 5m }}\n"));
+    let arguments = ["--seconds", "100", "--connections", "2", "--in-flight", "8", "--verify", "all"];
     let load = key_server.bench(1, &arguments).spawn().unwrap();
     key_server.audit(50);
     key_server.signal("TERM");
@@ -234,7 +234,10 @@ fn during_the_delay_peers_are_served_and_readiness_is_gone() {
 #[test]
 fn while_it_drains_its_addresses_are_free() {
     let dir = site();
-    let mut key_server = OwnKeyServer::start(dir.path(), CONFIG);
+    // At an address of its own, so that nobody else is given its port; and the drain goes on for as long as this test may.
+    let config = CONFIG.replace("127.0.0.1:0", &vacant().to_string());
+    let config = format!("{config}limits: {{ handshake_timeout: 10m, drain_timeout: 10m }}\n");
+    let mut key_server = OwnKeyServer::start(dir.path(), &config);
     let ready = |key_server: &OwnKeyServer| key_server.page("/readyz");
     wait_until("readiness", || ready(&key_server).starts_with("HTTP/1.1 200 "));
     let mut stalled = crate::harness::connect(key_server.edges);

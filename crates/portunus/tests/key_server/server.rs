@@ -117,7 +117,7 @@ impl OwnKeyServer {
     /// machine is not what is tried.
     pub fn start(root: &Path, config: &str) -> OwnKeyServer {
         let folder = root.join("key-server");
-        let patient = "limits: { target_wait: 10s, ";
+        let patient = "limits: { target_wait: 10s, operation_timeout: 10m, ";
         let config = match (config.contains("target_wait"), config.contains("limits: {")) {
             (true, _) => config.to_owned(),
             (_, true) => config.replace("limits: {", patient),

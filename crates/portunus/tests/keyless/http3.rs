@@ -3,7 +3,7 @@
 use std::process::{Command, Output};
 
 use super::key_server::KeyServer;
-use super::{SITE, folder, metric, yaml};
+use super::{PATIENT, SITE, folder, metric, yaml};
 use crate::harness::{Gate, PORTUNUS, wait_until};
 
 fn text_of(output: &Output) -> String {
@@ -14,7 +14,7 @@ fn text_of(output: &Output) -> String {
 fn http3_is_not_announced_and_check_says_why() {
     let dir = folder();
     let server = KeyServer::start(dir.path(), "tls12");
-    let text = yaml(&[&server], "").replace(", policy: legacy } }", " }, http3: true }");
+    let text = yaml(&[&server], PATIENT).replace(", policy: legacy } }", " }, http3: true }");
     assert!(text.contains("http3: true"), "{text}");
     let gate = Gate::start_in(dir, &text);
     let connections = format!("portunus_keyless_connections{{group=\"keys\",server=\"{}\"}}", server.address);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::harness::wait_until;
+use crate::harness::{PATIENCE, wait_until};
 
 /// A running key server.
 pub struct KeyServer {
@@ -32,10 +32,10 @@ impl KeyServer {
         KeyServer::start_with(dir, &[], &["--behave", behave])
     }
 
-    /// Starts it again where another one was.
-    pub fn restart(dir: &Path, address: &str, behave: &str) -> KeyServer {
-        let port = address.rsplit(':').next().unwrap();
-        KeyServer::start_with(dir, &[], &["--port", port, "--behave", behave])
+    /// Starts it at this address, where another one may have been.
+    pub fn at(dir: &Path, address: &str, behave: &str) -> KeyServer {
+        let (host, port) = address.rsplit_once(':').unwrap();
+        KeyServer::start_with(dir, &[], &["--host", host, "--port", port, "--behave", behave])
     }
 
     /// Starts it behind a command (such as one that enters a network namespace), with further arguments.
@@ -78,9 +78,8 @@ impl KeyServer {
         self.known(kind)
     }
 
-    /// Waits until all that it told so far is read; of one that is gone or stopped, until no more comes.
+    /// Waits until all that it told so far is read; of one that is gone, until no more comes.
     fn catch_up(&self) {
-        const PATIENCE: Duration = Duration::from_secs(5);
         let mut marks = self.marks.lock().unwrap();
         marks.1 += 1;
         let is_gone = writeln!(marks.0).is_err();

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use super::client::openssl_for;
 use super::key_server::KeyServer;
 use super::set_up::OwnKeyServer;
-use super::{folder, metric, start, yaml_at};
+use super::{PATIENT, folder, metric, start, yaml_at};
 use crate::harness::{Gate, wait_until};
 
 /// The site, how its key is made, and the opcodes by which it signs for each of [`CLIENTS`]: in TLS 1.2 a curve is not bound to a hash.
@@ -61,8 +61,8 @@ fn keys_of_every_type_sign_at_a_foreign_key_server() {
     for behave in ["tls12", "alpn"] {
         let dir = with_types();
         let server = KeyServer::start(dir.path(), behave);
-        // That much, because a busy machine may take its time, and what is asked again would be counted twice.
-        let gate = start(dir, &[&server], ", timeout: 10s, total_timeout: 10s");
+        // What is asked again would be counted twice.
+        let gate = start(dir, &[&server], PATIENT);
         let opcodes = every_handshake(&gate);
         assert_eq!(server.opcodes(), opcodes);
     }
@@ -72,7 +72,7 @@ fn keys_of_every_type_sign_at_a_foreign_key_server() {
 fn keys_of_every_type_sign_at_our_key_server() {
     let dir = with_types();
     let (_key_server, address) = OwnKeyServer::start(&dir.path().join("key-server.yaml"), KEY_SERVER);
-    let gate = Gate::start_in(dir, &yaml_at(&format!("{address:?}"), ", timeout: 10s, total_timeout: 10s"));
+    let gate = Gate::start_in(dir, &yaml_at(&format!("{address:?}"), PATIENT));
     let labels = format!("{{group=\"keys\",server=\"{address}\"");
     let connections = format!("portunus_keyless_connections{labels}}}");
     wait_until("the key server to be connected", || metric(&gate, &connections) >= Some(1.0));

@@ -5,9 +5,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::client::{End, connector, openssl, visit};
-use super::folder;
 use super::key_server::KeyServer;
-use super::{start, yaml};
+use super::{PATIENT, folder, start, yaml};
 use crate::harness::Gate;
 
 /// The secret numbers of the site's keys as they may lie in memory: big-endian, and reversed as arithmetic keeps them.
@@ -70,7 +69,7 @@ fn the_edge_holds_no_private_key() {
     let dir = folder();
     let secrets = secrets(dir.path());
     let server = KeyServer::start(dir.path(), "alpn");
-    let gate = start(dir, &[&server], "");
+    let gate = start(dir, &[&server], PATIENT);
     exercise(&gate);
     assert_eq!(found(gate.pid(), &secrets), 0, "a keyless edge");
     let core = std::fs::read_to_string(format!("/proc/{}/limits", gate.pid())).unwrap();
@@ -83,7 +82,7 @@ fn the_edge_holds_no_private_key() {
         std::fs::copy(dir.path().join(format!("keys/{name}.key")), dir.path().join(format!("chains/{name}.key")))
             .unwrap();
     }
-    let gate = Gate::start_in(dir, &yaml(&[&server], ""));
+    let gate = Gate::start_in(dir, &yaml(&[&server], PATIENT));
     exercise(&gate);
     assert!(found(gate.pid(), &local) >= 2, "the scan sees keys where there are some");
 }

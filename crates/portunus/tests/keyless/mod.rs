@@ -26,6 +26,9 @@ use key_server::KeyServer;
 /// The name of the site.
 const SITE: &str = "a.example";
 
+/// Times that no operation takes, as further settings of a group: a busy machine may give a process no turn for seconds, and that is not what is tried.
+const PATIENT: &str = ", connect_timeout: 1m, timeout: 1m, total_timeout: 1m, ping_interval: 1h";
+
 /// A folder with everything: `ca.pem`; `edge` and `server` pairs for the mutual TLS; chains of the site in `chains/`, their keys in `keys/`.
 fn folder() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
@@ -72,6 +75,7 @@ key_servers:
 routes:
   - {{ path: \"/{{*rest}}\", respond: {{ status: 200, body: ok }} }}
 admin: {{ bind: \"127.0.0.2:0\" }}
+limits: {{ handshake_timeout: 1m }}
 "
     )
 }

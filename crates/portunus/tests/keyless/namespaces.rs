@@ -88,7 +88,7 @@ fn an_edge_and_two_key_servers_in_networks_of_their_own() {
         KeyServer::start_with(dir.path(), &networks.enter(index), &["--host", &host, "--behave", behave])
     };
     let (first, second) = (server(0, "alpn"), server(1, "tls12"));
-    let gate = start(dir, &[&first, &second], ", timeout: 1s, total_timeout: 5s");
+    let gate = start(dir, &[&first, &second], ", timeout: 10s, total_timeout: 40s");
     let full = || visit(&connector(gate.dir.path()), gate.address("edge")).end;
     while outcomes(&gate, &first, "success") == 0.0 || outcomes(&gate, &second, "success") == 0.0 {
         assert_eq!(full(), ANSWERED);
@@ -133,7 +133,7 @@ impl Apart {
         assert!(ip(&format!("-n {} link set lo up", networks.0[0])));
         let servers = [1, 2].map(|index| key_server(&networks, index, dir.path()));
         let addresses = format!("\"{}\", \"{}\"", servers[0].1, servers[1].1);
-        let yaml = yaml_at(&addresses, ", timeout: 1s, total_timeout: 5s")
+        let yaml = yaml_at(&addresses, ", timeout: 10s, total_timeout: 40s")
             .replace("127.0.0.3:0", &format!("{}:0", address(10, 2)));
         let enter = networks.enter(0);
         let mut command = Command::new(enter[0]);

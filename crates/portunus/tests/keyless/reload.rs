@@ -7,7 +7,7 @@ use tls::KeyType;
 
 use super::client::{End, connector, visit};
 use super::key_server::KeyServer;
-use super::{SITE, folder, metric, start, yaml};
+use super::{PATIENT, SITE, folder, metric, start, yaml};
 use crate::harness::{Gate, wait_until};
 
 #[test]
@@ -22,7 +22,7 @@ fn rotation_under_load_fails_no_handshake() {
         std::fs::write(dir.path().join(format!("keys/round{round}.key")), pair.key_pem.as_bytes()).unwrap();
     }
     let (first, second) = (KeyServer::start(dir.path(), "alpn"), KeyServer::start(dir.path(), "tls12"));
-    let gate = start(dir, &[&first, &second], "");
+    let gate = start(dir, &[&first, &second], PATIENT);
     let address = gate.address("edge");
     let (stop, done) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
@@ -47,7 +47,7 @@ fn rotation_under_load_fails_no_handshake() {
             }
             // Every other time, the group loses or gains a server.
             let group = if round % 2 == 0 { vec![&first] } else { vec![&first, &second] };
-            gate.rewrite(&yaml(&group, ""));
+            gate.rewrite(&yaml(&group, PATIENT));
             gate.signal("HUP");
             wait_until("the reload", || metric(&gate, "portunus_config_generation") >= Some(2.0 + round as f64));
             let before = done.load(Ordering::Relaxed);

@@ -124,7 +124,11 @@ fn what_init_lays_out_works_at_once() {
     let text = adapted(std::fs::read_to_string(&file).unwrap(), &[("127.0.0.1:2407", "127.0.0.1:0")]);
     let (key_server, address) = OwnKeyServer::start(&file, &text);
     let edge = std::fs::read_to_string(made.join("edge/portunus.yaml")).unwrap();
-    let edge = edge.replace("127.0.0.1:2407", &address).replace("127.0.0.1:8443", "127.0.0.1:0");
+    // What was given up and asked again would be counted twice.
+    let patient = "client_key: client.key\n    connect_timeout: 1m\n    timeout: 1m\n    total_timeout: 1m\n";
+    let free =
+        [("127.0.0.1:2407", &*address), ("127.0.0.1:8443", "127.0.0.1:0"), ("client_key: client.key\n", patient)];
+    let edge = adapted(edge, &free);
     for entry in std::fs::read_dir(made.join("edge")).unwrap() {
         let entry = entry.unwrap();
         std::fs::rename(entry.path(), dir.path().join(entry.file_name())).unwrap();

@@ -61,7 +61,7 @@ fn a_check_over_http_decides_where_tcp_goes() {
             bind @db@
             option httpchk OPTIONS /primary
             http-check expect status 200
-            default-server inter 100ms fall 1 rise 1
+            default-server inter 1s fall 1 rise 1
             server one {} maxconn 100 check port {port}
             server two {} maxconn 100 check port {port}\n",
         pair.servers[0].address,
@@ -121,7 +121,7 @@ fn what_a_server_says_on_a_connection_decides_where_tcp_goes() {
             tcp-check expect rstring role:mas.er
             tcp-check send-binary 515549540d0a
             tcp-check expect binary 2b4f4b
-            default-server inter 100ms fall 1 rise 1
+            default-server inter 1s fall 1 rise 1
             server one {} check
             server two {} check\n",
         server(0),

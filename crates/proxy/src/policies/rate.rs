@@ -481,7 +481,7 @@ mod tests {
     /// As another process does with its own table, which began to count at another time.
     #[test]
     fn a_table_goes_on_from_what_another_has_counted() {
-        let (before, limit) = table(1_000_000, 3);
+        let (before, limit) = table(20_000_000, 3);
         let hashes: Vec<u64> = (1..=100_u64).map(|key| key.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
         (0..2).for_each(|_| hashes.iter().for_each(|hash| before.take(*hash, &limit, 1).unwrap()));
         let at = clock::precise();
@@ -500,7 +500,7 @@ mod tests {
         // What has passed since then has passed, and a time to come is now.
         let later = RateTable::of_requests(1024);
         later.serve(&limit, 1);
-        later.go_on_with(&used, at.saturating_sub(Duration::from_secs(3))).unwrap();
+        later.go_on_with(&used, at.saturating_sub(Duration::from_secs(60))).unwrap();
         assert_eq!(later.used_at(clock::precise()).count(), 0);
         later.go_on_with(&used, at + Duration::from_secs(3_600)).unwrap();
         assert_eq!(later.used_at(clock::precise()).count(), 100);
