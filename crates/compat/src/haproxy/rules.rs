@@ -326,7 +326,10 @@ fn plain_request(words: &[String]) -> Option<Action> {
         first if first.starts_with("sc-") || first == "wait-for-body" => return None,
         "normalize-uri" => match word(words, 1) {
             // What each request has had done here before routes are looked at.
-            "path-strip-dot" | "path-strip-dotdot" | "percent-decode-unreserved" | "percent-to-uppercase"
+            "path-strip-dot"
+            | "path-strip-dotdot"
+            | "percent-decode-unreserved"
+            | "percent-to-uppercase"
             | "fragment-strip" => return None,
             kind => Action::Closed(format!("`normalize-uri {kind}` has no counterpart")),
         },
