@@ -163,6 +163,8 @@ def requests(chosen, site):
     named = re.findall(r"(?:path|url|base|pathq)\w* (?:-i )?(?:a\.test)?(/\w*/?)", rules + own)
     # `/%61` is `/a` here, and forwarded as that (docs/migration.md); HAProxy compares the bytes.
     paths = [path for path in neighbours(sorted({"/", "/a", "/a/b", "/b", *named})) if plain(path) == path]
+    # Whatever the query is, too (docs/migration.md).
+    is_monitored = "monitor-uri" in rules
     values = ["a", "b", "A", "1", "a,b", "b, a", "k=a", "k=1; j=2", '"a,b"', "bot/1", "xbotx", "a.test", "", "a:b", "10.0.0.1", "127.0.0.1, 10.0.0.1"]
     queries = ["?k=1", "?k=a", "?k=2&k=1", "?j;k=1", "?k=%31", "?K=1", "?k", "?"]
     has_password = "auth" in rules + own
@@ -175,6 +177,7 @@ def requests(chosen, site):
         path = chosen.choice(paths)
         if "?" not in path and chosen.random() < 0.2:
             path += chosen.choice(queries)
+        path = path.split("?")[0] if is_monitored else path
         method = chosen.choice(["GET", "GET", "GET", "POST", "HEAD", "PUT"])
         client = chosen.choice(["127.0.0.1", "127.0.0.1", "127.0.0.2", "127.0.0.9"])
         yield Request(method, path, fields, chosen.choice(["a.test", "a.test", "b.test", "x.a.test", "other"]), client)
