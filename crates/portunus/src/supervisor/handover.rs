@@ -169,10 +169,12 @@ fn converse(channel: &Channel, belongings: Belongings, is_given_up: &AtomicBool)
     let may_go_on = || if is_given_up.load(Ordering::Acquire) { Err(Failure::GivenUp) } else { Ok(()) };
     may_go_on()?;
     // One that has ended may have said why: that is read below.
-    let given = give(channel, &sockets, state, until);
+    let say =
+        |message: &Message, descriptors: &[BorrowedFd<'_>]| say(channel, message, descriptors, (until, is_given_up));
+    let given = give(&say, &sockets, state);
     drop(sockets);
     may_go_on()?;
-    let given = given.and_then(|()| channel.send(&Message::End.to_bytes(), &[], until));
+    let given = given.and_then(|()| say(&Message::End, &[]));
     if given.is_ok() {
         tracing::info!("upgrade: the new process has been given everything");
     }
@@ -182,8 +184,9 @@ fn converse(channel: &Channel, belongings: Belongings, is_given_up: &AtomicBool)
     }
     may_go_on()?;
     // One that has ended says so below.
-    let _ = rates.pass(&mut |counts| channel.send(&Message::Rates(counts).to_bytes(), &[], until));
-    let _ = channel.send(&Message::Go.to_bytes(), &[], until);
+    let _ = rates.pass(&mut |counts| say(&Message::Rates(counts), &[]));
+    may_go_on()?;
+    let _ = say(&Message::Go, &[]);
     match next()? {
         Message::Serving => Ok(()),
         other => Err(unexpected(other)),
@@ -191,8 +194,11 @@ fn converse(channel: &Channel, belongings: Belongings, is_given_up: &AtomicBool)
 }
 
 /// Gives all that the new process goes on with, but for the word that it was all.
-fn give(channel: &Channel, sockets: &[Passed], state: State, until: Instant) -> io::Result<()> {
-    let say = |message: &Message, descriptors: &[BorrowedFd<'_>]| channel.send(&message.to_bytes(), descriptors, until);
+fn give(
+    say: &impl Fn(&Message, &[BorrowedFd<'_>]) -> io::Result<()>,
+    sockets: &[Passed],
+    state: State,
+) -> io::Result<()> {
     say(&Message::Hello, &[])?;
     for some in sockets.chunks(SOCKETS_PER_MESSAGE) {
         let descriptors: Vec<_> = some.iter().map(|passed| passed.socket.as_fd()).collect();
@@ -220,6 +226,26 @@ fn give(channel: &Channel, sockets: &[Passed], state: State, until: Instant) -> 
         say(&Message::Maintenance(some.to_vec()), &[])?;
     }
     Ok(())
+}
+
+/// Says something to the new process, which may be slow to read, until the time is over or the upgrade is given up.
+fn say(
+    channel: &Channel,
+    message: &Message,
+    descriptors: &[BorrowedFd<'_>],
+    (until, is_given_up): (Instant, &AtomicBool),
+) -> io::Result<()> {
+    let bytes = message.to_bytes();
+    loop {
+        let look = until.min(Instant::now() + LOOK);
+        match channel.send(&bytes, descriptors, look) {
+            Err(error)
+                if error.kind() == io::ErrorKind::WouldBlock
+                    && look < until
+                    && !is_given_up.load(Ordering::Acquire) => {}
+            said => return said,
+        }
+    }
 }
 
 /// What the new process says next; an error without a failure: nothing until then.
@@ -372,6 +398,22 @@ mod tests {
             assert!(matches!(receive(&channel), Message::Failed(_)));
         };
         assert_eq!(outcome_unless(&goes_on, LONG, hears_late), Err(Failure::GivenUp), "before it says that it serves");
+    }
+
+    #[test]
+    fn one_that_does_not_read_keeps_nobody_from_giving_up() {
+        let is_given_up = AtomicBool::new(false);
+        // More than a socket takes that nobody reads.
+        let state = State { maintenance: vec!["x".repeat(1_500); 10_000], ..State::default() };
+        let belongings = Belongings { state, ..belongings(Duration::from_secs(3_600)) };
+        let (ours, theirs) = Channel::pair().unwrap();
+        let theirs = Channel::of(theirs);
+        std::thread::scope(|scope| {
+            let giving = scope.spawn(|| converse(&ours, belongings, &is_given_up));
+            assert!(matches!(receive(&theirs), Message::Hello));
+            is_given_up.store(true, Ordering::Release);
+            assert_eq!(giving.join().unwrap(), Err(Failure::GivenUp));
+        });
     }
 
     /// Reads until the old process has closed its end: not before it has decided.
