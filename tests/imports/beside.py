@@ -114,9 +114,9 @@ def difference(request, theirs, ours, is_announced):
     if same(theirs, 4) == same(ours, 4):
         return "the same"
     if same(theirs, 3) == same(ours, 3):
-        # A field that tells the upstream who the client is: one that is missing opens nothing.
+        # A field that tells the upstream who the client is, which no client may say for itself.
         own = [field.split(": ")[1] for field in request.fields if field.startswith("X-User: ")]
-        return "LET IN" if ours.upstream[3] in own else "without a field" if is_announced and not ours.upstream[3] else "ELSEWHERE"
+        return "LET IN" if ours.upstream[3] in own else "another field" if is_announced else "ELSEWHERE"
     if keeps_out(ours):
         return "kept out by both" if keeps_out(theirs) else "closed" if is_announced else "CLOSED WITHOUT A FINDING"
     return "LET IN" if keeps_out(theirs) else "ELSEWHERE"
@@ -156,45 +156,50 @@ def is_up(address, process):
     return False
 
 
-def is_accepted(program, site, folder, servers):
-    """Whether the original takes a site, alone."""
+def alone(portunus, program, site, folder, servers):
+    """What the import of a site alone ends with; none where the original does not take it."""
     file = os.path.join(folder, "alone")
     with open(file, "w") as text:
         text.write(program.whole([site], [vacant()], folder, servers))
-    return subprocess.run(program.check(file, folder), capture_output=True).returncode == 0
+    if subprocess.run(program.check(file, folder), capture_output=True).returncode != 0:
+        return None
+    return subprocess.run([portunus, "import", program.NAME, file], capture_output=True).returncode
 
 
 def run(portunus, program, seed, servers):
     """One round: how often what came of a request, and what is wrong."""
     chosen = random.Random(seed)
-    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as ends:
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as ends_of_processes:
         def started(command, address, log):
             process = subprocess.Popen(command, stdout=open(log, "w"), stderr=subprocess.STDOUT)
-            ends.callback(lambda: (process.kill(), process.wait()))
+            ends_of_processes.callback(lambda: (process.kill(), process.wait()))
             return is_up(address, process)
 
-        sites = [site for site in program.sites(chosen, servers) if is_accepted(program, site, folder, servers)]
+        ends = [(site, alone(portunus, program, site, folder, servers)) for site in program.sites(chosen, servers)]
+        counts, findings = collections.Counter(), []
+        counts["configurations that are not imported"] = sum(code is not None and code > 1 for _, code in ends)
+        sites = [(site, code == 1) for site, code in ends if code in (0, 1)]
         if not sites:
-            return collections.Counter(), []
+            return counts, findings
         own, theirs = ([vacant() for _ in sites] for _ in range(2))
         files = {name: os.path.join(folder, name) for name in ("original", "imported", "imported.yaml", "log", "our-log")}
         for name, addresses in (("original", theirs), ("imported", own)):
             with open(files[name], "w") as file:
-                file.write(program.whole(sites, addresses, folder, servers))
+                file.write(program.whole([site for site, _ in sites], addresses, folder, servers))
         if not started(program.command(files["original"], folder), theirs[-1], files["log"]):
-            return collections.Counter({"configurations that the original rejects": 1}), []
+            return counts, ["the original rejects together what it takes one by one: " + open(files["log"]).read()[-500:]]
         imported = subprocess.run([portunus, "import", program.NAME, files["imported"]], capture_output=True, text=True)
         if imported.returncode > 1:
-            return collections.Counter({"configurations that are not imported": 1}), []
+            return counts, ["what is imported one by one is not together: " + imported.stderr[-500:]]
         with open(files["imported.yaml"], "w") as file:
             file.write(imported.stdout)
         if not started([portunus, "run", "--control", "none", "--no-watch", files["imported.yaml"]], own[-1], files["our-log"]):
-            return collections.Counter(), ["what was imported is not served: " + open(files["our-log"]).read()[-500:]]
-        counts, findings = collections.Counter(), []
-        for at, site in enumerate(sites):
+            return counts, ["what was imported is not served: " + open(files["our-log"]).read()[-500:]]
+        counts["configurations"] = len(sites)
+        for at, (site, is_announced) in enumerate(sites):
             for request in program.requests(chosen, site):
                 outcomes = ask(theirs[at], request), ask(own[at], request)
-                what = difference(request, *outcomes, imported.returncode == 1)
+                what = difference(request, *outcomes, is_announced)
                 counts[what] += 1
                 if what.isupper():
                     findings.append(f"{what}: {request.method} {request.path} {request.host} {request.fields} {request.client}: {outcomes[0]} there, {outcomes[1]} here\n    {site}")

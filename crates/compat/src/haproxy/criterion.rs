@@ -370,6 +370,7 @@ impl Criterion {
         let (mut names, mut matches) = (Vec::new(), Vec::new());
         for value in &self.values {
             visible(value)?;
+            self.has_no_capitals(value)?;
             match self.how {
                 How::Is if !is_name && value.contains(':') && crate::addresses::is_authority(value) => {
                     matches.push(regex(literal(value)));
@@ -403,11 +404,21 @@ impl Criterion {
         }
     }
 
+    /// Names are the same in any case here: what HAProxy finds only where a client writes capitals would be found in every request.
+    fn has_no_capitals(&self, value: &str) -> Result<(), String> {
+        let is_found = self.ignores_case || self.how == How::Regex;
+        match value.bytes().any(|byte| byte.is_ascii_uppercase()) && !is_found {
+            true => Err(format!("`{value}` has capitals and no `-i`, and hosts have none here")),
+            false => Ok(()),
+        }
+    }
+
     /// The name that a ClientHello asks for.
     fn server_names(&self) -> Result<Test, String> {
         self.is_any_case(&[])?;
         let mut names = Vec::new();
         for value in &self.values {
+            self.has_no_capitals(value)?;
             match self.how {
                 How::Is => names.push(host_of(value)?),
                 How::Ends if value.starts_with('.') => names.push(format!("*{}", below(value)?)),

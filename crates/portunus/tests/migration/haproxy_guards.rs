@@ -65,6 +65,9 @@ const HTTP: &[Row] = &[
     ("http-request deny if { hdr_end(host) b.test }", Exactly, HOSTS),
     ("http-request deny if { hdr_end(host) .b.test }", Exactly, HOSTS),
     ("http-request deny unless { hdr(host) -i b.test }", Exactly, HOSTS),
+    ("http-request deny unless { hdr(host) -i B.test }", Exactly, HOSTS),
+    ("http-request deny unless { hdr(host) B.test }", Closed, HOSTS),
+    ("http-request deny unless { hdr_sub(host) B }", Closed, HOSTS),
     // A method that is not named, constants that are none.
     ("http-request deny unless { method GET }", Exactly, &["GET /", "HEAD /", "POST /"]),
     ("use_backend bb if { method GET }", Exactly, &["GET /", "HEAD /", "POST /"]),
