@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use axum::Router;
@@ -145,12 +145,12 @@ impl Listener {
     }
 }
 
-/// Accepts and serves until `stopped`, each connection no longer than `longest`.
+/// Accepts and serves until `stopped`, each connection no longer than `longest`. `accepts` is dropped once nobody is accepted any more.
 pub(super) async fn serve(
     bound: Bound,
     (router, front): (Router, Option<Front>),
     longest: Duration,
-    mut stopped: oneshot::Receiver<()>,
+    (mut stopped, accepts): (oneshot::Receiver<()>, mpsc::Sender<()>),
 ) {
     let (ending, ends) = watch::channel(());
     let listener = match Listener::new(bound) {
@@ -196,7 +196,7 @@ pub(super) async fn serve(
             }
         }
     }
-    drop((listener, ending));
+    drop((listener, ending, accepts));
     // Those at rest end at once, those that response may finish.
     let _ = tokio::time::timeout(LAST_RESPONSES, async { while connections.join_next().await.is_some() {} }).await;
 }

@@ -24,7 +24,7 @@ pub use endpoints::PAGES;
 pub use rates::Rates;
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use config::Reloaded;
@@ -94,7 +94,17 @@ pub struct AdminHandle {
     passed: Option<Passed>,
     /// Another process has the socket, so that its file stays.
     is_kept: bool,
-    running: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
+    running: Option<Running>,
+}
+
+/// Its thread.
+#[derive(Debug)]
+struct Running {
+    /// What stops it; none once it was told.
+    stop: Option<oneshot::Sender<()>>,
+    /// Closed once it accepts nobody any more.
+    accepting: mpsc::Receiver<()>,
+    thread: JoinHandle<()>,
 }
 
 /// Its address, bound and not yet served.
@@ -185,14 +195,15 @@ pub fn serve(
     let admission = admit::Admission::new(&address, &config.hosts, wanted.token.clone(), is_certified);
     let router = endpoints::router(state, admission);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (stop, stopped) = oneshot::channel();
+    let ((stop, stopped), (accepts, accepting)) = (oneshot::channel(), mpsc::channel());
     let longest = config.connection_timeout;
     let thread = std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
-        runtime.block_on(listen::serve(listener, (router, front), longest, stopped));
+        runtime.block_on(listen::serve(listener, (router, front), longest, (stopped, accepts)));
         // A reload that still runs is not waited for: it may be what stops us.
         runtime.shutdown_background();
     })?;
-    Ok(AdminHandle { wanted, address, passed: Some(passed), is_kept: false, running: Some((stop, thread)) })
+    let running = Some(Running { stop: Some(stop), accepting, thread });
+    Ok(AdminHandle { wanted, address, passed: Some(passed), is_kept: false, running })
 }
 
 impl AdminHandle {
@@ -227,11 +238,20 @@ impl AdminHandle {
         self.end();
     }
 
+    /// Accepts nobody any more; who is being responded to has a moment left.
+    pub fn cease(&mut self) {
+        let Some(running) = &mut self.running else { return };
+        if let Some(stop) = running.stop.take() {
+            // The thread may have ended by itself; then there is nobody to tell.
+            let _ = stop.send(());
+            let _ = running.accepting.recv();
+        }
+    }
+
     fn end(&mut self) {
-        let Some((stop, thread)) = self.running.take() else { return };
-        // The thread may have ended by itself; then there is nobody to tell.
-        let _ = stop.send(());
-        let _ = thread.join();
+        self.cease();
+        let Some(running) = self.running.take() else { return };
+        let _ = running.thread.join();
         // While it is open no other file can be taken for its own.
         if let Some(passed) = self.passed.take().filter(|_| !self.is_kept) {
             passed.unlink();

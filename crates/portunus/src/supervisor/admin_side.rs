@@ -166,6 +166,11 @@ impl AdminSide {
         self.running.iter().chain(&self.control).filter_map(AdminHandle::pass).collect()
     }
 
+    /// Accepts nobody any more; who is being responded to still is.
+    pub fn cease(&mut self) {
+        self.running.iter_mut().chain(&mut self.control).for_each(AdminHandle::cease);
+    }
+
     /// Stops, and leaves the addresses to the process that has the sockets.
     pub fn hand_over(self) {
         self.running.into_iter().chain(self.control).for_each(AdminHandle::hand_over);

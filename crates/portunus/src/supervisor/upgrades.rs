@@ -76,6 +76,8 @@ pub struct Upgrades {
     sender: UnboundedSender<Reply>,
     requests: UnboundedReceiver<Reply>,
     running: Option<(Handover, Reply)>,
+    /// Who asked for the one that has come to its end, and is yet to hear of it.
+    waiting: Option<Reply>,
     turns: Turns,
     /// Kept from the beginning of an upgrade until it has failed; for ever, if it has not.
     turn: Option<OwnedRwLockWriteGuard<()>>,
@@ -97,7 +99,7 @@ impl Upgrades {
     pub fn new(launcher: Result<Launcher, String>) -> Upgrades {
         let (sender, requests) = unbounded_channel();
         let launcher = launcher.map(Arc::new);
-        Upgrades { sender, requests, running: None, turns: Turns::default(), turn: None, launcher }
+        Upgrades { sender, requests, running: None, waiting: None, turns: Turns::default(), turn: None, launcher }
     }
 
     /// Says once if there can be no upgrade any more.
@@ -164,12 +166,22 @@ impl Upgrades {
             outcome = outcome => outcome,
         };
         let Some((_, reply)) = self.running.take() else { return News::Ended(Err(Vec::new())) };
-        if outcome.is_err() {
-            self.turn = None;
+        match &outcome {
+            Ok(_) => self.waiting = Some(reply),
+            Err(_) => {
+                self.turn = None;
+                // Who asked may have gone.
+                let _ = reply.send(outcome.clone());
+            }
         }
-        // Who asked may have gone.
-        let _ = reply.send(outcome.clone());
         News::Ended(outcome)
+    }
+
+    /// Tells who asked for it that another process serves: once that has all sockets of the admin side, too, so that what is asked next is asked there.
+    pub fn report(&self, successor: u32) {
+        if let Some(reply) = &self.waiting {
+            let _ = reply.send(Ok(successor));
+        }
     }
 
     /// Begins one with what `offer` gives, unless one or a reload is under way.

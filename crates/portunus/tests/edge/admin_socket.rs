@@ -113,8 +113,6 @@ fn commands_find_a_server_that_was_told_nothing() {
     assert_eq!(text(&output.stdout), "reloaded: configuration 2 is active\n", "{}", text(&output.stderr));
     let upgraded = text(&place.command().arg("upgrade").output().unwrap().stdout);
     let serving: i32 = upgraded.split(' ').nth(2).unwrap_or_else(|| panic!("{upgraded}")).parse().unwrap();
-    // Until then it may be that one which is asked.
-    wait_until("the process before to end", || !super::upgrade::is_alive(gate.pid()));
     assert_eq!(text(&place.reload(&[]).stdout), "reloaded: configuration 2 is active\n", "of the new process");
     let serving = rustix::process::Pid::from_raw(serving).unwrap();
     rustix::process::kill_process(serving, rustix::process::Signal::TERM).unwrap();

@@ -145,8 +145,6 @@ fn what_a_reload_cannot_reach_is_named_and_an_upgrade_reaches_it() {
     let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     let pid = said.split_whitespace().nth(2).and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("{said}"));
     let _successor = Successor(pid);
-    // Until then it may be that one which is asked.
-    wait_until("the process before to end", || !super::upgrade::is_alive(gate.pid()));
     assert_eq!(reload(&control), Ok(()), "the new process was shut in with the new folder");
     assert!(of_each_thread(pid, "Seccomp:").iter().all(|mode| mode == "2"));
     assert!(get(gate.address("web")).starts_with("HTTP/1.1 200 "));

@@ -100,17 +100,9 @@ impl Upgradable {
         if output.status.success() { Ok(()) } else { Err(String::from_utf8(output.stderr).unwrap()) }
     }
 
-    /// Upgrades, and waits until the process before answers no command any more: it says that it was done before it leaves the admin socket to the new one.
+    /// Upgrades. What is asked of the admin socket after that is asked of the new process.
     pub(super) fn upgrade(&mut self) -> u32 {
-        let before = self.drained();
-        let new = self.try_upgrade().unwrap_or_else(|said| panic!("{said}: {:#?}", self.gate.diagnostics()));
-        wait_until("the process before to drain", || self.drained() > before);
-        new
-    }
-
-    /// How many processes have begun to drain.
-    fn drained(&self) -> usize {
-        self.gate.diagnostics().iter().filter(|line| line.contains("draining; another SIGTERM")).count()
+        self.try_upgrade().unwrap_or_else(|said| panic!("{said}: {:#?}", self.gate.diagnostics()))
     }
 
     /// Upgrades, and waits until the process before has ended: until then it may still accept a connection, and counts for itself.
