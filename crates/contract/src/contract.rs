@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::document::{Documents, Fault};
+use crate::document::{Documents, Fault, Place};
 use crate::media_type::MediaRange;
 use crate::openapi::{self, Leaf, Operation, PathValues, Router, Shapes};
 use crate::options::Options;
@@ -60,8 +60,7 @@ impl Contract {
     /// Every problem found, at most a thousand, in the order of the files.
     pub fn load(path: &Path, options: &Options) -> Result<Contract, Vec<Problem>> {
         let (names, documents) = Documents::load(path, options.folder.as_deref(), &options.limits);
-        let compiled = documents.and_then(|documents| Contract::compile(&documents, &names, options));
-        compiled.map_err(|faults| problems(faults, &names))
+        of_documents(documents, &names, |documents| Contract::compile(documents, &names, options))
     }
 
     /// Compiles a document from text that refers to no other file. `name` tells JSON from YAML and stands in messages.
@@ -71,8 +70,7 @@ impl Contract {
     pub fn from_text(name: &str, text: &str, options: &Options) -> Result<Contract, Vec<Problem>> {
         let names = [PathBuf::from(name)];
         let documents = Documents::from_text(Path::new(name), text, &options.limits);
-        let compiled = documents.and_then(|documents| Contract::compile(&documents, &names, options));
-        compiled.map_err(|faults| problems(faults, &names))
+        of_documents(documents, &names, |documents| Contract::compile(documents, &names, options))
     }
 
     pub(crate) fn compile(documents: &Documents, names: &[PathBuf], options: &Options) -> Result<Contract, Vec<Fault>> {
@@ -105,8 +103,8 @@ impl Contract {
             operations: read.operations,
             router: read.router,
             title: read.title,
-            errors: problems(read.errors, names),
-            warnings: problems(read.warnings, names),
+            errors: problems(read.errors, names, Some(documents)),
+            warnings: problems(read.warnings, names, Some(documents)),
         })
     }
 
@@ -174,17 +172,30 @@ impl Contract {
     }
 }
 
+/// What is made of documents, or every problem with them.
+pub(crate) fn of_documents<T>(
+    documents: Result<Documents, Vec<Fault>>,
+    names: &[PathBuf],
+    make: impl FnOnce(&Documents) -> Result<T, Vec<Fault>>,
+) -> Result<T, Vec<Problem>> {
+    let documents = documents.map_err(|faults| problems(faults, names, None))?;
+    make(&documents).map_err(|faults| problems(faults, names, Some(&documents)))
+}
+
 /// Faults in the order of the files, at most a thousand.
-pub(crate) fn problems(mut faults: Vec<Fault>, names: &[PathBuf]) -> Vec<Problem> {
+fn problems(mut faults: Vec<Fault>, names: &[PathBuf], documents: Option<&Documents>) -> Vec<Problem> {
     faults.sort_by_key(|fault| fault.place);
     faults.dedup();
     faults.truncate(MAX_PROBLEMS);
-    let file = |number: u32| names.get(number as usize).cloned().unwrap_or_default();
-    let problem = |fault: Fault| Problem {
-        file: file(fault.place.file),
-        line: fault.place.line,
-        column: fault.place.column,
-        what: fault.message,
-    };
-    faults.into_iter().map(problem).collect()
+    faults.into_iter().map(|fault| problem(fault.place, fault.message, names, documents)).collect()
+}
+
+/// Something wrong at a place.
+pub(crate) fn problem(place: Place, mut what: String, names: &[PathBuf], documents: Option<&Documents>) -> Problem {
+    let file = names.get(place.file as usize).cloned().unwrap_or_default();
+    // Nobody counts a hundred thousand characters.
+    if let Some(pointer) = documents.and_then(|documents| documents.pointer(place)) {
+        what = format!("{what} (at `#{pointer}`)");
+    }
+    Problem { file, line: place.line, column: place.column, what }
 }

@@ -11,7 +11,7 @@ mod schemas;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::contract::{Contract, problems};
+use crate::contract::{Contract, of_documents, problem};
 use crate::document::{Documents, Fault, Place};
 use crate::openapi;
 use crate::options::{OnUnsupported, Options};
@@ -39,8 +39,7 @@ pub struct Finding {
 /// The document does not load: every problem found, as [`Contract::load`] gives them.
 pub fn lint(path: &Path, options: &Options) -> Result<Vec<Finding>, Vec<Problem>> {
     let (names, documents) = Documents::load(path, options.folder.as_deref(), &options.limits);
-    let found = documents.and_then(|documents| findings(&documents, &names, options));
-    found.map_err(|faults| problems(faults, &names))
+    of_documents(documents, &names, |documents| findings(documents, &names, options))
 }
 
 /// Looks at a document from text, as [`lint`] does.
@@ -50,8 +49,7 @@ pub fn lint(path: &Path, options: &Options) -> Result<Vec<Finding>, Vec<Problem>
 pub fn lint_text(name: &str, text: &str, options: &Options) -> Result<Vec<Finding>, Vec<Problem>> {
     let names = [PathBuf::from(name)];
     let documents = Documents::from_text(Path::new(name), text, &options.limits);
-    let found = documents.and_then(|documents| findings(&documents, &names, options));
-    found.map_err(|faults| problems(faults, &names))
+    of_documents(documents, &names, |documents| findings(documents, &names, options))
 }
 
 fn findings(documents: &Documents, names: &[PathBuf], options: &Options) -> Result<Vec<Finding>, Vec<Fault>> {
@@ -68,7 +66,7 @@ fn findings(documents: &Documents, names: &[PathBuf], options: &Options) -> Resu
     operations::look(root, &references, &mut schemas, &mut noted);
     schemas.look(&mut noted);
     examples::look(schemas.examples(), &references, dialect, &options, &mut noted);
-    found.extend(noted.findings(names));
+    found.extend(noted.findings(names, documents));
     let order = |finding: &Finding| {
         let problem = &finding.problem;
         (problem.file.clone(), problem.line, problem.column, finding.rule)
@@ -91,11 +89,11 @@ impl Noted {
         }
     }
 
-    fn findings(self, names: &[PathBuf]) -> impl Iterator<Item = Finding> + '_ {
-        self.found.into_iter().map(|((place, rule), (what, operation))| {
-            let file = names.get(place.file as usize).cloned().unwrap_or_default();
-            let problem = Problem { file, line: place.line, column: place.column, what };
-            Finding { rule, problem, operation }
+    fn findings(self, names: &[PathBuf], documents: &Documents) -> impl Iterator<Item = Finding> {
+        self.found.into_iter().map(move |((place, rule), (what, operation))| Finding {
+            rule,
+            problem: problem(place, what, names, Some(documents)),
+            operation,
         })
     }
 }

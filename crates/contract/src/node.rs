@@ -51,6 +51,50 @@ pub enum Kind {
 }
 
 impl Node {
+    /// Whether all of it stands in one line.
+    pub(crate) fn is_one_line(&self) -> bool {
+        let mut last = self;
+        loop {
+            last = match &last.kind {
+                Kind::Array(items) => match items.last() {
+                    Some(item) => item,
+                    None => break,
+                },
+                Kind::Object(members) => match members.last() {
+                    Some((_, value)) => value,
+                    None => break,
+                },
+                _ => break,
+            };
+        }
+        last.place.line == self.place.line
+    }
+
+    /// The JSON Pointer to what stands at a place, a value or the name of a member; none if nothing begins there. Its parts stand in the order of the text.
+    pub(crate) fn pointer_to(&self, place: Place) -> Option<String> {
+        let (mut node, mut pointer) = (self, String::new());
+        while node.place != place {
+            match &node.kind {
+                Kind::Array(items) => {
+                    let at = items.partition_point(|item| item.place <= place).checked_sub(1)?;
+                    escape_pointer_token(&mut pointer, &at.to_string());
+                    node = items.get(at)?;
+                }
+                Kind::Object(members) => {
+                    let at = members.partition_point(|(key, _)| key.place <= place).checked_sub(1)?;
+                    let (key, value) = members.get(at)?;
+                    escape_pointer_token(&mut pointer, &key.text);
+                    if key.place == place {
+                        break;
+                    }
+                    node = value;
+                }
+                _ => return None,
+            }
+        }
+        Some(pointer)
+    }
+
     /// The member of an object; `None` for other values and other names.
     pub fn get(&self, name: &str) -> Option<&Node> {
         self.entry(name).map(|(_, value)| value)

@@ -29,6 +29,8 @@ struct Source {
     /// Canonical path.
     path: PathBuf,
     root: Node,
+    /// As it was written, where it is one line and was converted.
+    written: Option<Node>,
 }
 
 /// A file, or the part of one that has an `$id`: what references are relative to.
@@ -100,7 +102,8 @@ impl Documents {
                 _ => swagger::convert_schemas(&source.root, max_nodes),
             };
             let (root, more) = converted?;
-            source.root = root;
+            let written = std::mem::replace(&mut source.root, root);
+            source.written = written.is_one_line().then_some(written);
             assumed.extend(more);
         }
         self.assumed = Some(assumed);
@@ -116,7 +119,7 @@ impl Documents {
     pub(crate) fn from_text(name: &Path, text: &str, limits: &Limits) -> Result<Documents, Vec<Fault>> {
         let (root, faults, _) = parse(name, text, 0, limits.document_nodes).map_err(|fault| vec![fault])?;
         if faults.is_empty() {
-            let sources = vec![Source { path: PathBuf::from("/").join(name), root }];
+            let sources = vec![Source { path: PathBuf::from("/").join(name), root, written: None }];
             let documents = Documents { sources, absent: HashMap::new(), assumed: None };
             documents.modern(limits.document_nodes).map_err(|fault| vec![fault])
         } else {
@@ -127,6 +130,13 @@ impl Documents {
     /// The value of the first file.
     pub(crate) fn root(&self) -> Option<&Node> {
         self.sources.first().map(|source| &source.root)
+    }
+
+    /// Where in a file that is written as one line something stands, as a JSON Pointer; none in other files.
+    pub(crate) fn pointer(&self, place: Place) -> Option<String> {
+        let source = self.sources.get(usize::try_from(place.file).ok()?)?;
+        let written = source.written.as_ref().unwrap_or(&source.root);
+        if written.is_one_line() { written.pointer_to(place) } else { None }
     }
 
     /// Builds the index that references are resolved with.
@@ -246,7 +256,7 @@ impl Loading<'_> {
         }
         if let Some(root) = root {
             self.known.insert(path.clone());
-            self.documents.sources.push(Source { path, root });
+            self.documents.sources.push(Source { path, root, written: None });
         }
         Ok(Ok(()))
     }

@@ -27,6 +27,27 @@ fn a_type_that_does_not_exist_is_a_problem() {
     }
 }
 
+/// A column of many thousands is no place that a person finds.
+#[test]
+fn what_is_written_in_one_line_has_a_pointer_beside_its_column() {
+    let schema = r#"{"type":"object","properties":{"a/b":{"type":"strng"}}}"#;
+    let openapi = format!(
+        r#"{{"openapi":"3.0.3","info":{{"title":"t","version":"1"}},"paths":{{"/a":{{"post":{{"requestBody":{{"content":{{"application/json":{{"schema":{schema}}}}}}},"responses":{{"default":{{"description":"d"}}}}}}}}}}}}"#
+    );
+    let swagger = format!(
+        r##"{{"swagger":"2.0","info":{{"title":"t","version":"1"}},"paths":{{"/a":{{"post":{{"parameters":[{{"in":"body","name":"b","schema":{{"$ref":"#/definitions/B"}}}}],"responses":{{"default":{{"description":"d"}}}}}}}}}},"definitions":{{"B":{schema}}}}}"##
+    );
+    for (text, pointer) in [
+        (&openapi, "/paths/~1a/post/requestBody/content/application~1json/schema/properties/a~1b/type"),
+        (&swagger, "/definitions/B/properties/a~1b/type"),
+    ] {
+        let found = problems(text);
+        assert!(found.contains(":1:") && found.contains(&format!("(at `#{pointer}`)")), "{found}");
+        let spread = problems(&text.replacen(',', ",\n", 1));
+        assert!(spread.contains(":2:") && !spread.contains("(at `"), "{spread}");
+    }
+}
+
 #[test]
 fn problems_name_place_and_fix() {
     let rows = [
@@ -37,6 +58,7 @@ fn problems_name_place_and_fix() {
         (format!("{START}pathz: {{}}\n"), "openapi.yaml:3:1: the document has no `pathz`"),
         (format!("{START}paths:\n  /a:\n    gett: {{}}\n"), "openapi.yaml:5:5: a path item has no `gett`"),
         (format!("{START}paths:\n  /a: {{get: {{requestBodi: 1}}}}\n"), "an operation has no `requestBodi`"),
+        (format!("{START}paths: {{$ref: 'p.yaml'}}\n"), "openapi.yaml:3:9: `paths` has no `$ref`; write each path"),
         (format!("{START}paths:\n  a: {{}}\n"), "openapi.yaml:4:3: the path `a` does not start with `/`"),
         (
             format!("{START}paths:\n  /a: {{get: {{parameters: [{{name: p, in: query}}]}}}}\n"),

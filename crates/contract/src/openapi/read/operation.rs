@@ -67,6 +67,12 @@ impl<'d> Reader<'d> {
             if key.text.starts_with("x-") {
                 continue;
             }
+            if key.text == "$ref" {
+                let what =
+                    "`paths` has no `$ref`; write each path with a `$ref` of its own: `/pets: { $ref: \"pets.yaml\" }`";
+                self.fault_at(key.place, what.to_owned());
+                continue;
+            }
             let (path, problems) = self.apart(|reader| reader.path(key));
             let Some(path) = path else {
                 self.others.extend(problems.faults);
