@@ -117,6 +117,9 @@ def difference(request, theirs, ours, is_announced):
         # A field that tells the upstream who the client is, which no client may say for itself.
         own = [field.split(": ")[1] for field in request.fields if field.startswith("X-User: ")]
         return "LET IN" if ours.upstream[3] in own else "another field" if is_announced else "ELSEWHERE"
+    if ours.status == 400:
+        # Paths that servers read in two ways, wherever they lead (docs/migration.md).
+        return "rejected as ambiguous"
     if keeps_out(ours):
         return "kept out by both" if keeps_out(theirs) else "closed" if is_announced else "CLOSED WITHOUT A FINDING"
     return "LET IN" if keeps_out(theirs) else "ELSEWHERE"
@@ -169,16 +172,16 @@ def alone(portunus, program, site, folder, servers):
 def run(portunus, program, seed, servers):
     """One round: how often what came of a request, and what is wrong."""
     chosen = random.Random(seed)
-    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as ends_of_processes:
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as processes:
         def started(command, address, log):
             process = subprocess.Popen(command, stdout=open(log, "w"), stderr=subprocess.STDOUT)
-            ends_of_processes.callback(lambda: (process.kill(), process.wait()))
+            processes.callback(lambda: (process.kill(), process.wait()))
             return is_up(address, process)
 
-        ends = [(site, alone(portunus, program, site, folder, servers)) for site in program.sites(chosen, servers)]
+        found = [(site, alone(portunus, program, site, folder, servers)) for site in program.sites(chosen, servers)]
         counts, findings = collections.Counter(), []
-        counts["configurations that are not imported"] = sum(code is not None and code > 1 for _, code in ends)
-        sites = [(site, code == 1) for site, code in ends if code in (0, 1)]
+        counts["configurations that are not imported"] = sum(code is not None and code > 1 for _, code in found)
+        sites = [(site, code == 1) for site, code in found if code in (0, 1)]
         if not sites:
             return counts, findings
         own, theirs = ([vacant() for _ in sites] for _ in range(2))
@@ -187,7 +190,7 @@ def run(portunus, program, seed, servers):
             with open(files[name], "w") as file:
                 file.write(program.whole([site for site, _ in sites], addresses, folder, servers))
         if not started(program.command(files["original"], folder), theirs[-1], files["log"]):
-            return counts, ["the original rejects together what it takes one by one: " + open(files["log"]).read()[-500:]]
+            return counts, ["the original rejects together what it takes one by one: " + open(files["log"]).read()[:2000]]
         imported = subprocess.run([portunus, "import", program.NAME, files["imported"]], capture_output=True, text=True)
         if imported.returncode > 1:
             return counts, ["what is imported one by one is not together: " + imported.stderr[-500:]]
