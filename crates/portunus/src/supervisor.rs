@@ -554,7 +554,7 @@ fn announced(role: &impl Role, what: Reload) -> Result<Option<Reloaded>, Vec<Str
 /// accepts in our place, what is open is all that is left, and a first signal may be meant for it.
 async fn drain(
     signals: &mut Signals,
-    mut admin: AdminSide,
+    admin: AdminSide,
     role: &impl Role,
     (upgrades, successor): (&Upgrades, Option<u32>),
 ) {
@@ -568,9 +568,7 @@ async fn drain(
         Some(successor) => {
             tracing::info!(successor, "handed over to another process");
             // First, or a check of readiness would find the one that is not.
-            admin.cease();
-            upgrades.report(successor);
-            admin.hand_over();
+            admin.hand_over(|| upgrades.report(successor));
             role.hand_over();
             let rest = REST_AFTER_UPGRADE.min(timeout / 2);
             (rest, timeout - rest, None)

@@ -166,14 +166,13 @@ impl AdminSide {
         self.running.iter().chain(&self.control).filter_map(AdminHandle::pass).collect()
     }
 
-    /// Accepts nobody any more; who is being responded to still is.
-    pub fn cease(&mut self) {
-        self.running.iter_mut().chain(&mut self.control).for_each(AdminHandle::cease);
-    }
-
-    /// Stops, and leaves the addresses to the process that has the sockets.
-    pub fn hand_over(self) {
-        self.running.into_iter().chain(self.control).for_each(AdminHandle::hand_over);
+    /// Stops, and leaves the addresses to the process that has the sockets. Calls `then` once nobody is accepted any more, before it lets responses come to
+    /// their end.
+    pub fn hand_over(self, then: impl FnOnce()) {
+        let mut all: Vec<AdminHandle> = self.running.into_iter().chain(self.control).collect();
+        all.iter_mut().for_each(AdminHandle::cease);
+        then();
+        all.into_iter().for_each(AdminHandle::hand_over);
     }
 }
 
