@@ -598,14 +598,16 @@ fn drops_query(proxy: &Proxy, values: &Values) -> bool {
     matches!(target, Some(Ok((_, Query::Drop))))
 }
 
-/// Whether the path of a folder without its last slash has a location of its own, which counts before the redirect. One around the folder does not.
+/// Whether the path of a folder without its last slash has a location of its own, which counts before the redirect. One around the folder does not, nor one
+/// that is further within others: nginx redirects before it looks there.
 fn is_said_otherwise(placed: &[Placed<'_>], folder: &Placed<'_>) -> bool {
     let (Language::Prefix(start) | Language::Exact(start)) = &folder.language else { return false };
     let path = start.trim_end_matches('/');
     placed.iter().any(|other| {
         let is_around =
             other.chain.last().is_some_and(|outer| folder.chain.iter().any(|own| std::ptr::eq(*own, *outer)));
-        !is_around && matches!(&other.language, Language::Exact(text) | Language::Prefix(text) if text == path)
+        let is_further_within = other.chain.len() > folder.chain.len();
+        !is_around && !is_further_within && matches!(&other.language, Language::Exact(text) | Language::Prefix(text) if text == path)
     })
 }
 

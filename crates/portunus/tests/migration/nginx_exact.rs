@@ -55,6 +55,31 @@ fn expressions_are_on_decoded_paths() {
     assert_eq!(both.printed.status.code(), Some(0), "{:?}", both.left_out());
 }
 
+/// A folder is redirected to before expressions are looked at, and before what stands within others; one rule for limited methods has all paths of its location.
+#[test]
+fn folders_and_limited_methods_come_before_what_is_within() {
+    let both = check(
+        "server {
+            listen @web@;
+            location ~ a$ { return 204; }
+            location / { allow 127.0.0.1; deny all; location /a { proxy_pass http://@B@; } proxy_pass http://@A@; }
+            location ^~ /a/ { proxy_pass http://@A@; }
+            location /m/ { rewrite ^/m/q(/.*)?$ /q/$1 break; limit_except GET { allow 127.0.0.0/8; deny all; } proxy_pass http://@A@/y/; }
+        }",
+        &[
+            ("GET", "/a", "", 301, 301),
+            ("PUT", "/a?k=1", "", 301, 301),
+            ("GET", "/ba", "", 204, 204),
+            ("GET", "/a/x", "", 200, 200),
+            ("GET", "/m/q/x", "", 200, 200),
+            ("PUT", "/m/x", "", 200, 200),
+            // What replaces the start of a location is not carried to paths by expression.
+            ("PUT", "/m/q/x", "", 200, 501),
+        ],
+    );
+    assert_eq!(both.printed.status.code(), Some(1));
+}
+
 /// Rules that end a request count before those that only choose where it goes, of which the last that holds counts.
 #[test]
 fn rules_go_on_behind_an_if_that_forwards() {
