@@ -136,14 +136,20 @@ impl Condition {
         self.alternatives.iter().flatten().flat_map(|(_, acl)| acl)
     }
 
-    /// Those of its tests that no request decides by itself.
-    pub(crate) fn limits(&self) -> impl Iterator<Item = &Test> {
-        self.tests().filter(|test| matches!(test, Test::Rate(_) | Test::BodyOver(_) | Test::User(_)))
+    /// Those of its tests that no request decides by itself, each once.
+    pub(crate) fn distinct_limits(&self) -> Vec<&Test> {
+        let mut out: Vec<&Test> = Vec::new();
+        for test in self.tests().filter(|test| matches!(test, Test::Rate(_) | Test::BodyOver(_) | Test::User(_))) {
+            if !out.contains(&test) {
+                out.push(test);
+            }
+        }
+        out
     }
 
     /// Whether there is such a test in it.
     pub(crate) fn has_limits(&self) -> bool {
-        self.limits().next().is_some()
+        !self.distinct_limits().is_empty()
     }
 
     /// What it asks of a proxy in front.

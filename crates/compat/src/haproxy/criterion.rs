@@ -406,8 +406,7 @@ impl Criterion {
 
     /// Names are the same in any case here: what HAProxy finds only where a client writes capitals would be found in every request.
     fn has_no_capitals(&self, value: &str) -> Result<(), String> {
-        let is_found = self.ignores_case || self.how == How::Regex;
-        match value.bytes().any(|byte| byte.is_ascii_uppercase()) && !is_found {
+        match !self.ignores_case && has_capitals(value, self.how == How::Regex) {
             true => Err(format!("`{value}` has capitals and no `-i`, and hosts have none here")),
             false => Ok(()),
         }
@@ -598,6 +597,20 @@ fn visible(value: &str) -> Result<(), String> {
         true => Err("a value that is not visible ASCII".to_owned()),
         false => Ok(()),
     }
+}
+
+/// Whether a text has capitals; an expression, apart from its escapes (`\S`) and from classes of all letters.
+fn has_capitals(value: &str, is_expression: bool) -> bool {
+    let value = match is_expression {
+        true => value.replace("a-zA-Z", "").replace("A-Za-z", ""),
+        false => value.to_owned(),
+    };
+    let mut is_escaped = false;
+    value.bytes().any(|byte| {
+        let is_behind = is_escaped;
+        is_escaped = is_expression && byte == b'\\' && !is_behind;
+        byte.is_ascii_uppercase() && !is_behind
+    })
 }
 
 /// A whole host, without a port: those do not count here.

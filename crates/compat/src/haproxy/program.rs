@@ -158,7 +158,7 @@ impl Making<'_> {
                 at += 1;
                 continue;
             }
-            match truth(walk, &state, &rule.condition, false) {
+            match truth(walk, &state, &rule.condition, &[]) {
                 Truth::Path(_) | Truth::Depends(_) | Truth::Unknown(_) if ends_nothing(&todo, at) => at += 1,
                 Truth::Path(by) => return Err(Stop::Cut(by)),
                 // What is left of a rule when its addresses are a policy is asked again.
@@ -177,6 +177,7 @@ impl Making<'_> {
                     }
                     at += 1;
                 }
+                Truth::Yes if rule.condition.has_limits() && ends_nothing(&todo, at) => at += 1,
                 Truth::Yes => match limits::beyond(walk, rule, &state) {
                     Truth::Yes => match self.act(walk, rule, &mut state) {
                         Done::Next => at += 1,
@@ -252,7 +253,7 @@ impl Making<'_> {
         let mut case = |holds: bool| {
             let mut state = state.clone();
             state.assumed.push((when.clone(), holds));
-            truth(walk, &state, &rule.condition, false)
+            truth(walk, &state, &rule.condition, &[])
         };
         let key = match (case(true), case(false)) {
             (Truth::Yes, Truth::No) => "deny",
@@ -634,8 +635,8 @@ fn finished(mut keys: Map, state: &State) -> Map {
     keys
 }
 
-/// What a condition comes to. `beyond`: for a client that is beyond its limits, and known to be who it says.
-fn truth(walk: &mut Walk<'_>, state: &State, condition: &Condition, beyond: bool) -> Truth {
+/// What a condition comes to, for a client that is beyond these of its limits, and known to be who it says where that is one of them.
+fn truth(walk: &mut Walk<'_>, state: &State, condition: &Condition, beyond: &[&Test]) -> Truth {
     let Walk { site, region, meetings, .. } = walk;
     let meetings = std::cell::RefCell::new(meetings);
     let constant = |holds: bool| if holds { Truth::Yes } else { Truth::No };
@@ -675,7 +676,7 @@ fn truth(walk: &mut Walk<'_>, state: &State, condition: &Condition, beyond: bool
             }
             out
         }
-        Test::BodyOver(_) | Test::Rate(_) | Test::User(_) => constant(beyond),
+        Test::BodyOver(_) | Test::Rate(_) | Test::User(_) => constant(beyond.contains(&test)),
         Test::Requests => Truth::Yes,
         Test::Said(when) if state.is_assumed(when) => state.like(when),
         Test::Said(_) => Truth::Unknown(UNBELIEVED.to_owned()),

@@ -42,7 +42,15 @@ pub(crate) fn whole(text: &str) -> Option<&'static str> {
             from.strip_prefix("req.").unwrap_or(from).strip_prefix("hdr(").and_then(|from| from.split_once(')'));
         argument.is_some_and(|(argument, _)| !argument.trim().eq_ignore_ascii_case("host"))
     };
-    text.split("%[").skip(1).any(is_part).then_some(
+    let mut fetches = text.split('%').skip(1).filter_map(|from| {
+        // Flags may stand before the bracket: `%{-Q}[…]`.
+        let from = match from.strip_prefix('{') {
+            Some(flags) => flags.split_once('}')?.1,
+            None => from,
+        };
+        from.strip_prefix('[')
+    });
+    fetches.any(is_part).then_some(
         "HAProxy puts in what stands behind the last comma of the field, and this all of it; the same with `req.fhdr`",
     )
 }
@@ -283,6 +291,7 @@ mod tests {
         for (text, is_part) in [
             ("%[req.hdr(x)]", true),
             ("a%[src] %[hdr( X )]", true),
+            ("%{-Q}[req.hdr(x)]", true),
             ("%[req.fhdr(x)]", false),
             ("%[req.hdr(Host)]", false),
             ("%[hdr(host),lower] %[src]", false),

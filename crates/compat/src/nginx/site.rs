@@ -369,12 +369,10 @@ impl<'d> Making<'d> {
         keys: Map,
         directive: &Directive,
     ) -> Cell {
-        let stages: Vec<(Whom, Map)> = stages
-            .iter()
-            .map(|(whom, keys)| {
-                (whom.clone(), if keys.holds(REST) { self.closed(directive, NO_REST) } else { keys.clone() })
-            })
-            .collect();
+        let apart = || {
+            let kept = |keys: &Map| if keys.holds(REST) { self.closed(directive, NO_REST) } else { keys.clone() };
+            stages.iter().map(|(whom, keys)| (whom.clone(), kept(keys))).collect()
+        };
         let own = written(language);
         let is_within = || -> Option<bool> {
             let (own, text) = (config::Expression::new(&own).ok()?, config::Expression::new(text).ok()?);
@@ -386,17 +384,17 @@ impl<'d> Making<'d> {
                 Language::Expression { except, .. } => except.clone(),
                 _ => Vec::new(),
             };
-            return self.cell(Language::Expression { text: text.to_owned(), except }, stages, keys);
+            return self.cell(Language::Expression { text: text.to_owned(), except }, apart(), keys);
         }
         if let Language::Prefix(start) = language
             && let Some(text) = covering(text, start)
         {
-            return self.cell(Language::Expression { text, except: Vec::new() }, stages, keys);
+            return self.cell(Language::Expression { text, except: Vec::new() }, apart(), keys);
         }
         let mut closed = respond(501);
         let why = "an expression that meets its location in the middle; the location is answered 501";
         closed.comment(self.report.left_out(&directive.place, &directive.shown(), why));
-        self.cell(language.clone(), stages, closed)
+        self.cell(language.clone(), stages.to_vec(), closed)
     }
 
     /// `limit_except`: other methods meet the rules within.
@@ -607,7 +605,9 @@ fn is_said_otherwise(placed: &[Placed<'_>], folder: &Placed<'_>) -> bool {
         let is_around =
             other.chain.last().is_some_and(|outer| folder.chain.iter().any(|own| std::ptr::eq(*own, *outer)));
         let is_further_within = other.chain.len() > folder.chain.len();
-        !is_around && !is_further_within && matches!(&other.language, Language::Exact(text) | Language::Prefix(text) if text == path)
+        !is_around
+            && !is_further_within
+            && matches!(&other.language, Language::Exact(text) | Language::Prefix(text) if text == path)
     })
 }
 

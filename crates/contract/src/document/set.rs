@@ -29,8 +29,23 @@ struct Source {
     /// Canonical path.
     path: PathBuf,
     root: Node,
-    /// As it was written, where it is one line and was converted.
-    written: Option<Node>,
+    /// As it was written, where that is one line.
+    one_line: OneLine,
+}
+
+/// A file that is written as one line, of which a column says little.
+enum OneLine {
+    No,
+    /// It is what is read.
+    Read,
+    /// What is read was made of it.
+    Converted(Node),
+}
+
+impl OneLine {
+    fn of(root: &Node) -> OneLine {
+        if root.is_one_line() { OneLine::Read } else { OneLine::No }
+    }
 }
 
 /// A file, or the part of one that has an `$id`: what references are relative to.
@@ -103,7 +118,9 @@ impl Documents {
             };
             let (root, more) = converted?;
             let written = std::mem::replace(&mut source.root, root);
-            source.written = written.is_one_line().then_some(written);
+            if matches!(source.one_line, OneLine::Read) {
+                source.one_line = OneLine::Converted(written);
+            }
             assumed.extend(more);
         }
         self.assumed = Some(assumed);
@@ -119,7 +136,8 @@ impl Documents {
     pub(crate) fn from_text(name: &Path, text: &str, limits: &Limits) -> Result<Documents, Vec<Fault>> {
         let (root, faults, _) = parse(name, text, 0, limits.document_nodes).map_err(|fault| vec![fault])?;
         if faults.is_empty() {
-            let sources = vec![Source { path: PathBuf::from("/").join(name), root, written: None }];
+            let one_line = OneLine::of(&root);
+            let sources = vec![Source { path: PathBuf::from("/").join(name), root, one_line }];
             let documents = Documents { sources, absent: HashMap::new(), assumed: None };
             documents.modern(limits.document_nodes).map_err(|fault| vec![fault])
         } else {
@@ -135,8 +153,12 @@ impl Documents {
     /// Where in a file that is written as one line something stands, as a JSON Pointer; none in other files.
     pub(crate) fn pointer(&self, place: Place) -> Option<String> {
         let source = self.sources.get(usize::try_from(place.file).ok()?)?;
-        let written = source.written.as_ref().unwrap_or(&source.root);
-        if written.is_one_line() { written.pointer_to(place) } else { None }
+        let written = match &source.one_line {
+            OneLine::No => return None,
+            OneLine::Read => &source.root,
+            OneLine::Converted(written) => written,
+        };
+        written.pointer_to(place).filter(|pointer| !pointer.is_empty())
     }
 
     /// Builds the index that references are resolved with.
@@ -256,7 +278,8 @@ impl Loading<'_> {
         }
         if let Some(root) = root {
             self.known.insert(path.clone());
-            self.documents.sources.push(Source { path, root, written: None });
+            let one_line = OneLine::of(&root);
+            self.documents.sources.push(Source { path, root, one_line });
         }
         Ok(Ok(()))
     }

@@ -167,7 +167,10 @@ impl Upgrades {
         };
         let Some((_, reply)) = self.running.take() else { return News::Ended(Err(Vec::new())) };
         match &outcome {
-            Ok(_) => self.waiting = Some(reply),
+            Ok(_) => {
+                self.waiting = Some(reply);
+                self.reject_all("another process serves now; ask again");
+            }
             Err(_) => {
                 self.turn = None;
                 // Who asked may have gone.
@@ -175,6 +178,14 @@ impl Upgrades {
             }
         }
         News::Ended(outcome)
+    }
+
+    /// There will be no other upgrade of this process.
+    fn reject_all(&mut self, why: &str) {
+        self.requests.close();
+        while let Ok(reply) = self.requests.try_recv() {
+            let _ = reply.send(Err(vec![why.to_owned()]));
+        }
     }
 
     /// Tells who asked for it that another process serves: once that has all sockets of the admin side, too, so that what is asked next is asked there.
@@ -202,10 +213,7 @@ impl Upgrades {
 
     /// Ends the new process of the upgrade under way, if there is one; there will be no other.
     pub async fn cancel(&mut self) {
-        self.requests.close();
-        while let Ok(reply) = self.requests.try_recv() {
-            let _ = reply.send(Err(vec!["the server is shutting down".to_owned()]));
-        }
+        self.reject_all("the server is shutting down");
         if let Some((handover, reply)) = self.running.take() {
             handover.cancel().await;
             let _ = reply.send(Err(vec!["the server shuts down; the upgrade was given up".to_owned()]));

@@ -96,10 +96,10 @@ fn a_slow_body_is_408_and_never_whole_upstream() {
 #[test]
 fn what_was_sent_quickly_buys_no_slow_rest() {
     let upstream = Upstream::ok();
-    let file = "limits: { client_idle_timeout: 10s, min_body_rate: 1MB }";
+    let file = "limits: { client_idle_timeout: 10s, min_body_rate: 100KB }";
     let gate = gate(upstream.address, Parts { file, ..Parts::default() });
     let mut client = connect(gate.address("web"));
-    // At the least rate this would be enough for forty seconds.
+    // At the least rate this would be enough for four hundred seconds.
     client.write_all(b"POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 60000000\r\n\r\n").unwrap();
     client.write_all(&vec![b'x'; 40_000_000]).unwrap();
     let started = std::time::Instant::now();

@@ -126,7 +126,7 @@ fn a_slow_try_makes_room_for_the_next_one_and_the_last_has_its_time() {
     let (silent, good) = (Upstream::start(|_| Reply::Silence), Upstream::ok());
     // The silent one is always asked first.
     let first = gate(&format!(
-        "servers: [\"{}\", {{ address: \"{}\", priority: 1 }}], ejection: {{ failures: 0 }}, retries: {{ per_try_timeout: 500ms }}",
+        "servers: [\"{}\", {{ address: \"{}\", priority: 1 }}], ejection: {{ failures: 0 }}, retries: {{ per_try_timeout: 2s }}",
         silent.address, good.address
     ));
     assert_eq!([ask(&first, "GET", "").0, ask(&first, "GET", "").0], [200, 200]);

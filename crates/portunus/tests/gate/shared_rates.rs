@@ -239,7 +239,7 @@ fn a_store_that_is_frozen_holds_up_no_request() {
         assert!(ask(&mut client, "a"));
         served += usize::from(hangs && is_up());
     }
-    assert!(served > 2, "{served} requests");
+    assert!(served > 20, "{served} requests");
     node.wait_for("no response in 10s");
     store.signal("CONT");
     until_in_touch(&node, true);
@@ -421,13 +421,18 @@ fn what_passes_under_load_is_the_rate() {
     let many = [(1, 2.0), (2, 0.5), (2, 2.0), (2, 10.0), (3, 2.0), (3, 10.0), (5, 4.0)];
     for &(nodes, load) in if seconds > 5.0 { &many[..] } else { &many[4..5] } {
         for is_skewed in [false, true] {
-            // Again where it is not, since a store that stands still for seconds shares nothing.
-            assert!((0..3).any(|_| is_near_the_rate(nodes, load, is_skewed, seconds)), "{nodes} nodes");
+            // Again where it is not and the machine stood still, since a store that does shares nothing.
+            let is_near = (0..3).any(|_| {
+                let (is_near, stood) = is_near_the_rate(nodes, load, is_skewed, seconds);
+                assert!(is_near || stood > 0.5, "{nodes} nodes");
+                is_near
+            });
+            assert!(is_near, "{nodes} nodes");
         }
     }
 }
 
-fn is_near_the_rate(nodes: usize, load: f64, is_skewed: bool, seconds: f64) -> bool {
+fn is_near_the_rate(nodes: usize, load: f64, is_skewed: bool, seconds: f64) -> (bool, f64) {
     let Passed { asked, passed, took, stood } = under_load(nodes, load, is_skewed, seconds);
     let wanted = (RATE * took).min(asked);
     let off = (passed / wanted - 1.0) * 100.0;
@@ -438,7 +443,7 @@ fn is_near_the_rate(nodes: usize, load: f64, is_skewed: bool, seconds: f64) -> b
     let least = (RATE * (took - stood).max(0.0)).min(asked) * 0.8;
     // At the beginning each node may let a burst of a tenth of a second pass, and in the time of two exchanges what the others have let pass, too.
     let most = wanted + nodes as f64 * RATE * 0.5 + RATE;
-    (least..most).contains(&passed)
+    ((least..most).contains(&passed), stood)
 }
 
 /// Requests per second that may pass.

@@ -48,11 +48,15 @@ fn check(key_server: &OwnKeyServer) {
         "all",
         "--plain",
     ];
-    let report = succeeded("bench", &key_server.bench(1, &how).output().unwrap());
-    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
-    let count = |name: &str| report[name].as_u64().unwrap();
-    // What a slow server had no time for at the end is no error.
-    assert!(count("good") > 0 && count("good") + count("given_up") == count("sent"), "{report}");
+    // What a slow server had no time for at the end is no error, but for that there is time now and then.
+    let is_all_good = |_| {
+        let report = succeeded("bench", &key_server.bench(1, &how).output().unwrap());
+        let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+        let count = |name: &str| report[name].as_u64().unwrap();
+        assert!(count("good") > 0 && count("good") + count("given_up") == count("sent"), "{report}");
+        count("given_up") == 0
+    };
+    assert!((0..5).any(is_all_good), "responses are lost");
     let metrics = key_server.page("/metrics");
     for name in [
         "keyless_requests{opcode=\"ecdsa_sha256\"}",

@@ -221,7 +221,8 @@ fn of_two_random_servers_none_is_preferred() {
         }
         // Six times the standard deviation beyond what they have on average, which is not the same for each with HAProxy: 177, 211 and 212.
         let counts = counts(&servers);
-        assert!(counts.iter().all(|count| count.abs_diff(200) < 100), "{}: {counts:?}", site.name);
+        let most = if site.name == "portunus" { 70 } else { 100 };
+        assert!(counts.iter().all(|count| count.abs_diff(200) < most), "{}: {counts:?}", site.name);
     }
 }
 

@@ -68,6 +68,9 @@ const HTTP: &[Row] = &[
     ("http-request deny unless { hdr(host) -i B.test }", Exactly, HOSTS),
     ("http-request deny unless { hdr(host) B.test }", Closed, HOSTS),
     ("http-request deny unless { hdr_sub(host) B }", Closed, HOSTS),
+    ("http-request deny unless { hdr_reg(host) ^B }", Closed, HOSTS),
+    ("http-request deny unless { hdr_reg(host) ^[A-Zb]\\. }", Closed, HOSTS),
+    ("http-request deny unless { hdr_reg(host) ^[a-zA-Z]\\. }", Exactly, HOSTS),
     // A method that is not named, constants that are none.
     ("http-request deny unless { method GET }", Exactly, &["GET /", "HEAD /", "POST /"]),
     ("use_backend bb if { method GET }", Exactly, &["GET /", "HEAD /", "POST /"]),
@@ -106,6 +109,10 @@ const HTTP: &[Row] = &[
     ("http-request deny if { src 127.0.0.0/8 } !{ http_auth(l) }", Closed, USERS),
     ("http-request auth if { path_beg /x } or !{ http_auth(l) }", Closed, USERS),
     ("http-request set-path /z unless { http_auth(l) }", Closed, USERS),
+    ("http-request deny if { req.body_size gt 3 } !{ http_auth(l) }", Closed, USERS),
+    ("http-request auth if { req.body_size gt 3 } !{ http_auth(l) }", Closed, USERS),
+    ("use_backend bb if !{ http_auth(l) } or { req.body_size gt 3 }", Closed, USERS),
+    ("http-request allow unless { http_auth(l) }", Exactly, USERS),
     // Fields by the start of their names; what is done to paths before rules.
     ("http-request del-header x -m beg\nhttp-request deny if { hdr(xy) a }", Closed, &["GET / Xy: a"]),
     ("http-request del-header x -m str\nhttp-request deny if { hdr(x) a }", Exactly, ITEMS),

@@ -12,13 +12,38 @@ use crate::haproxy::rules::{Action, Rule};
 use crate::header_fields::field_fits;
 use crate::native::{Map, Value};
 
+/// Most limits of one condition, of which each may be kept or not.
+const MAX_LIMITS: usize = 4;
+
+/// What a condition comes to for clients that are beyond some of its limits, whichever these are: the same for all, or why that is not known.
+fn for_all_beyond(walk: &mut Walk<'_>, rule: &Rule, state: &State) -> Truth {
+    let limits: Vec<&Test> = rule.condition.distinct_limits();
+    if limits.len() > MAX_LIMITS {
+        return Truth::Unknown("it has too many limits".to_owned());
+    }
+    let mut found = None;
+    for chosen in 1..1_usize << limits.len() {
+        let beyond: Vec<&Test> =
+            limits.iter().enumerate().filter(|(at, _)| chosen & (1 << at) != 0).map(|(_, test)| *test).collect();
+        let holds = truth(walk, state, &rule.condition, &beyond);
+        match (&found, &holds) {
+            // What can be found out is, before what cannot.
+            (_, Truth::Path(_) | Truth::Depends(_)) => return holds,
+            (None, _) => found = Some(holds),
+            (Some(before), _) if *before == holds => {}
+            _ => found = Some(Truth::Unknown("a limit that is one of several conditions".to_owned())),
+        }
+    }
+    found.unwrap_or(Truth::No)
+}
+
 /// Whether a rule that holds for clients within their limits holds for all others, too; `No` never.
 pub(super) fn beyond(walk: &mut Walk<'_>, rule: &Rule, state: &State) -> Truth {
     if !rule.condition.has_limits() {
         return Truth::Yes;
     }
     let asks = matches!(rule.action, Action::Ask(_));
-    match truth(walk, state, &rule.condition, true) {
+    match for_all_beyond(walk, rule, state) {
         Truth::No if asks => Truth::Yes,
         Truth::Yes if asks => Truth::Unknown("whoever has given a password is asked again".to_owned()),
         Truth::No => {
@@ -31,9 +56,9 @@ pub(super) fn beyond(walk: &mut Walk<'_>, rule: &Rule, state: &State) -> Truth {
 impl Making<'_> {
     /// What a rule limits that does not hold for one request alone.
     pub(super) fn limits(&mut self, walk: &mut Walk<'_>, rule: &Rule, state: &mut State) -> Truth {
-        let limits: Vec<&Test> = rule.condition.limits().collect();
+        let limits = rule.condition.distinct_limits();
         let Some(first) = limits.first() else { return Truth::No };
-        let holds = truth(walk, state, &rule.condition, true);
+        let holds = for_all_beyond(walk, rule, state);
         let why = match (&holds, first, limits.len(), is_rejection(&rule.action)) {
             (Truth::No | Truth::Path(_) | Truth::Depends(_) | Truth::Unknown(_), ..) => return holds,
             (Truth::Yes, Test::Rate(rate), 1, true) if rate.of != Counted::Requests => {
