@@ -112,7 +112,11 @@ impl When {
 
     /// Names of the header fields that it is about.
     pub(crate) fn fields(&self) -> impl Iterator<Item = &str> {
-        self.values.iter().filter(|condition| condition.of == Of::Header).map(|condition| condition.name.as_str())
+        self.values.iter().filter_map(|condition| match condition.of {
+            Of::Header => Some(condition.name.as_str()),
+            Of::Cookie => Some("cookie"),
+            _ => None,
+        })
     }
 
     /// Whether it holds, as far as a field is concerned, of requests without that: none if it is about other things beside.

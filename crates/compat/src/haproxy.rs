@@ -145,9 +145,9 @@ fn translate(
     report: &Report,
     environment: &dyn Fn(&str) -> Option<String>,
 ) -> Result<(Map, Links, Written), Problem> {
-    let mut sections = Vec::new();
+    let (mut sections, mut set) = (Vec::new(), syntax::Variables::new());
     for (path, text) in texts {
-        sections.extend(syntax::read(&path.display().to_string(), text, environment)?);
+        sections.extend(syntax::read(&path.display().to_string(), text, environment, &mut set)?);
     }
     let path = texts.first().map_or(Path::new(""), |(path, _)| path.as_path());
     let name = path.display().to_string();

@@ -42,6 +42,8 @@ pub(crate) enum Test {
     Requests,
     /// What a proxy in front says of how the client came, which is believed of `trusted_proxies` alone.
     Said(When),
+    /// A ClientHello like one of these, which is there where its TLS is not ended.
+    Hello(Vec<When>),
     /// What is not understood, and why.
     Unknown(String),
 }
@@ -100,11 +102,15 @@ pub(crate) struct Acls {
     named: BTreeMap<String, Acl>,
     /// Those that look at the message that a rule is about, which is the response in rules about responses.
     of_message: BTreeSet<String>,
+    /// Those that look at a request.
+    of_request: BTreeSet<String>,
 }
 
 /// The message that a condition is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum About {
+    /// A connection of which nothing is read yet.
+    Connection,
     Request,
     Response,
 }
@@ -200,6 +206,9 @@ impl Acls {
         let mut out = Acls::default();
         for line in lines.filter(|line| line.word(0) == "acl") {
             let test = reader.test(line.rest(2), &line.place);
+            if is_of_request(line.word(2)) {
+                out.of_request.insert(line.word(1).to_owned());
+            }
             add(out.named.entry(line.word(1).to_owned()).or_default(), test);
             if is_of_message(line.word(2)) {
                 out.of_message.insert(line.word(1).to_owned());
@@ -215,7 +224,17 @@ impl Acls {
         (about, place): (About, &Place),
         reader: &mut Reader<'_>,
     ) -> Condition {
-        let unread = || vec![Test::Unknown("it looks at a field of the response".to_owned())];
+        let unread = || {
+            vec![Test::Unknown(match about {
+                About::Response => "it looks at a field of the response, or at the request behind it".to_owned(),
+                _ => "it looks at a request, of which nothing is read yet".to_owned(),
+            })]
+        };
+        let is_there = |criterion: &str| match about {
+            About::Request => true,
+            About::Connection => !is_of_request(criterion) && !is_of_message(criterion),
+            About::Response => !is_of_request(criterion) && !is_of_message(criterion),
+        };
         let Some((first, rest)) = words.split_first() else { return Condition::always() };
         let mut alternatives = vec![Vec::new()];
         let mut negated = false;
@@ -229,14 +248,21 @@ impl Acls {
             let mut push =
                 |acl: Acl| alternatives.last_mut().into_iter().for_each(|all| all.push((is_negated, acl.clone())));
             match word {
+                "" if !is_negated => push(vec![Test::Unknown("an empty word in a condition".to_owned())]),
                 "" => negated = is_negated,
                 "or" | "||" => alternatives.push(Vec::new()),
                 "{" => {
                     let inner: Vec<String> = rest.by_ref().take_while(|word| *word != "}").cloned().collect();
-                    let is_read = about == About::Request || !inner.first().is_some_and(|word| is_of_message(word));
+                    let is_read = inner.first().is_none_or(|word| is_there(word));
                     push(if is_read { vec![reader.test(&inner, place)] } else { unread() });
                 }
-                name if about == About::Response && self.of_message.contains(name) => push(unread()),
+                name if about != About::Request
+                    && (self.of_message.contains(name)
+                        || self.of_request.contains(name)
+                        || name.starts_with("METH_")) =>
+                {
+                    push(unread())
+                }
                 name => {
                     let acl = self.named.get(name).cloned().or_else(|| predefined(name));
                     push(acl.unwrap_or_else(|| vec![Test::Unknown(format!("there is no ACL `{name}`"))]));
@@ -254,6 +280,13 @@ impl Acls {
 /// Whether a criterion is about the message at hand: `hdr` is `req.hdr` or `res.hdr`.
 fn is_of_message(criterion: &str) -> bool {
     criterion.starts_with("hdr") || criterion.starts_with("shdr")
+}
+
+/// Whether a criterion is about the request, which rules about responses and connections do not have.
+fn is_of_request(criterion: &str) -> bool {
+    let name = criterion.split(['(', ',']).next().unwrap_or_default();
+    let starts = ["path", "url", "base", "query", "method", "cook", "http_auth", "http_first_req", "req.", "req_"];
+    starts.iter().any(|start| name.starts_with(start))
 }
 
 /// Adds a test to an ACL; expressions of paths are one.
@@ -359,7 +392,9 @@ impl Reader<'_> {
     /// Values of a file, one in each line.
     pub(crate) fn listed(&mut self, name: &str) -> Result<Vec<String>, String> {
         let text = self.files.read(&self.root.join(name)).map_err(|why| format!("{name}: {why}"))?;
-        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+        // A comment begins in the first column; blanks behind a value are part of it.
+        let lines = text.lines().filter(|line| !line.starts_with('#')).map(|line| line.trim_start_matches([' ', '\t']));
+        let lines = lines.filter(|line| !line.is_empty());
         Ok(lines.take(MAX_VALUES + 1).map(str::to_owned).collect())
     }
 }

@@ -161,10 +161,9 @@ fn read(line: &Line) -> Result<Vec<Socket>, String> {
         options.push((word.clone(), value));
     }
     let is_v6_only = options.iter().any(|(name, _)| name == "v6only");
-    let is_dual = options.iter().any(|(name, _)| name == "v4v6");
     let mut out: Vec<Socket> = Vec::new();
     for text in line.word(1).split(',') {
-        for (bind, port) in addresses(text, is_dual && !is_v6_only)? {
+        for (bind, port) in addresses(text, !is_v6_only)? {
             match out.iter_mut().find(|socket| socket.port == port) {
                 Some(socket) => socket.bind.push(bind),
                 None => {
@@ -184,6 +183,7 @@ fn addresses(text: &str, is_dual: bool) -> Result<Vec<(String, Option<u16>)>, St
             false => Err("a Unix socket that is no path".to_owned()),
         };
     }
+    let is_v6 = text.starts_with("ipv6@") || text.starts_with("tcp6@");
     let kinds = ["ipv4@", "ipv6@", "tcp@", "tcp4@", "tcp6@"];
     let text = kinds.iter().find_map(|kind| text.strip_prefix(kind)).unwrap_or(text);
     if text.contains('@') {
@@ -198,6 +198,8 @@ fn addresses(text: &str, is_dual: bool) -> Result<Vec<(String, Option<u16>)>, St
     }
     let literal = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     let host = match literal {
+        "" | "*" if is_v6 && is_dual => String::new(),
+        "" | "*" if is_v6 => "[::]".to_owned(),
         "" | "*" => "0.0.0.0".to_owned(),
         "::" if is_dual => String::new(),
         "localhost" => "127.0.0.1".to_owned(),
@@ -229,6 +231,7 @@ pub(crate) fn sockets(proxy: &Proxy, mut left_out: impl FnMut(&Line, &str)) -> V
             }
         }
     }
+    without_parts(&mut out);
     for line in proxy.all("bind").filter(is_quic) {
         if let Err(why) = beside(line, &mut out) {
             left_out(line, why);
@@ -237,11 +240,21 @@ pub(crate) fn sockets(proxy: &Proxy, mut left_out: impl FnMut(&Line, &str)) -> V
     out
 }
 
+/// Takes away what an address of both kinds has, too: `0.0.0.0:80` and `[::]:80` beside `:80`.
+fn without_parts(sockets: &mut Vec<Socket>) {
+    let whole: Vec<String> =
+        sockets.iter().flat_map(|socket| &socket.bind).filter(|bind| bind.starts_with(':')).cloned().collect();
+    let is_part =
+        |bind: &String| whole.iter().any(|port| *bind == format!("0.0.0.0{port}") || *bind == format!("[::]{port}"));
+    sockets.iter_mut().for_each(|socket| socket.bind.retain(|bind| !is_part(bind)));
+    sockets.retain(|socket| !socket.bind.is_empty());
+}
+
 /// HTTP/3, beside TLS on the same addresses.
 fn beside(line: &Line, sockets: &mut [Socket]) -> Result<(), &'static str> {
     for text in line.word(1).split(',') {
         let text = QUIC.iter().find_map(|kind| text.strip_prefix(kind)).ok_or("QUIC and TCP in one line")?;
-        for (bind, port) in addresses(text, false).map_err(|_| "its address is not read")? {
+        for (bind, port) in addresses(text, true).map_err(|_| "its address is not read")? {
             let socket = sockets
                 .iter_mut()
                 .find(|socket| socket.has("ssl") && socket.port == port && socket.bind.contains(&bind));
@@ -264,7 +277,9 @@ impl Making<'_> {
         ]);
         native.comment(format!("{}: {}", socket.place, proxy.name));
         self.unix_socket(socket, &mut native);
-        let mut facts = Facts { tls: socket.has("ssl"), port: socket.port, certificate: Some(false) };
+        // Behind a PROXY header it is the one that the header names.
+        let port = socket.port.filter(|_| !proxy.has_headers());
+        let mut facts = Facts { tls: socket.has("ssl"), port, certificate: Some(false) };
         if socket.has("ssl") {
             let tls = self.tls(socket, proxy.is_tcp())?;
             facts.certificate = match tls.get("client_certificate") {
@@ -471,7 +486,16 @@ impl Making<'_> {
             for (at, line) in text.lines().enumerate() {
                 let line = line.split('#').next().unwrap_or_default().trim();
                 let Some(file) = line.split_whitespace().next() else { continue };
+                let filters = line.split(']').next_back().unwrap_or_default();
+                let filters: Vec<&str> = filters.split_whitespace().skip(usize::from(!line.contains(']'))).collect();
                 let place = Place { file: list.display().to_string().into(), line: at + 1 };
+                if !filters.is_empty() {
+                    if socket.has("strict-sni") {
+                        return Err(format!("names are picked from those of a certificate ({place})"));
+                    }
+                    let why = "a certificate is there for all names that it has";
+                    self.draft.comment(self.report.left_out(&place, &filters.join(" "), why));
+                }
                 if let Some((_, options)) = line.split_once('[') {
                     let options = options.split(']').next().unwrap_or_default();
                     let decides = ["verify", "ca-file", "crl-file"].iter().any(|word| options.contains(word));
@@ -525,6 +549,8 @@ mod tests {
             (":80", false, Some("0.0.0.0:80")),
             ("*:80", false, Some("0.0.0.0:80")),
             ("[::]:80", false, Some("[::]:80")),
+            ("ipv6@:80", false, Some("[::]:80")),
+            ("ipv6@:80", true, Some(":80")),
             (":::80", true, Some(":80")),
             ("127.0.0.1:8000-8002", false, Some("127.0.0.1:8000 127.0.0.1:8001 127.0.0.1:8002")),
             ("ipv6@[::1]:80", false, Some("[::1]:80")),

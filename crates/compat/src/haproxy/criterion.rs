@@ -122,6 +122,9 @@ impl Criterion {
             }
         }
         self.values.extend(words.cloned());
+        if self.values.iter().any(String::is_empty) {
+            return Err("an empty value".to_owned());
+        }
         if self.values.len() > MAX_VALUES {
             return Err(format!("more than {MAX_VALUES} values"));
         }
@@ -133,12 +136,14 @@ impl Criterion {
         if !matches!(self.name.as_str(), "nbsrv" | "srv_is_up" | "connslots" | "be_conn_free" | "srv_conn_free") {
             return None;
         }
-        Some(match self.values.first().map(String::as_str) {
-            Some("lt" | "le" | "eq") => false,
-            // A number alone is compared as equal.
-            Some(number) if number.bytes().all(|byte| byte.is_ascii_digit()) => false,
-            _ => true,
-        })
+        let values: Vec<&str> = self.values.iter().map(String::as_str).collect();
+        match values.as_slice() {
+            _ if !self.converters.is_empty() => None,
+            [] | ["ge", "1"] | ["gt", "0"] => Some(true),
+            ["lt", "1"] | ["le", "0"] | ["eq", "0"] | ["0"] => Some(false),
+            // How many there are, too, would decide.
+            _ => None,
+        }
     }
 
     fn unknown<T>(&self) -> Result<T, String> {
@@ -160,7 +165,7 @@ impl Criterion {
         match (self.name.as_str(), self.argument.as_str()) {
             ("path", "") => self.paths().map(Test::Paths),
             // The query stands behind the path.
-            ("url" | "pathq" | "capture.req.uri", "") if self.how == How::Begins => self.paths().map(Test::Paths),
+            ("pathq", "") if self.how == How::Begins => self.paths().map(Test::Paths),
             ("hdr" | "req.hdr" | "req.fhdr", name) if name.eq_ignore_ascii_case("host") => self.hosts(),
             ("hdr" | "req.hdr", name) if !name.is_empty() => self.field(name, true),
             ("req.fhdr", name) if !name.is_empty() => self.field(name, false),
@@ -176,7 +181,8 @@ impl Criterion {
             ("req.body_size" | "req.body_len", "") => self.body(),
             ("ssl_fc", "") => self.truth(Test::Tls),
             ("ssl_c_used", "") => self.truth(Test::Certificate),
-            ("ssl_c_verify", "") if self.is_plain() && self.values == ["0"] => Ok(Test::Certificate),
+            // Whom it is not 0 for ends in the handshake.
+            ("ssl_c_verify", "") if self.is_plain() && self.values == ["0"] => Ok(Test::Constant(true)),
             ("dst_port", "") => self.ports(),
             ("http_auth", list) if !list.is_empty() && self.values.is_empty() => {
                 self.truth(Test::User(Users { list: list.to_owned(), groups: Vec::new() }))
@@ -312,9 +318,6 @@ impl Criterion {
         }
         let flags = if any_case { "(?i)" } else { "" };
         let expression = |text: String| Language::Expression { text: format!("{flags}{text}"), except: Vec::new() };
-        if self.how == How::Found && self.values.is_empty() {
-            return Ok(vec![Language::Prefix("/".to_owned())]);
-        }
         if self.values.is_empty() {
             return self.unknown();
         }
@@ -427,7 +430,8 @@ impl Criterion {
         if names.is_empty() {
             return self.unknown();
         }
-        Ok(Test::Like(vec![When::of_server_names(names)]))
+        let whens = vec![When::of_server_names(names)];
+        Ok(if self.name == "ssl_fc_sni" { Test::Like(whens) } else { Test::Hello(whens) })
     }
 
     fn field(&self, name: &str, is_list: bool) -> Result<Test, String> {
@@ -588,6 +592,7 @@ pub(crate) const UNBELIEVED: &str = "`x-forwarded-proto` is removed before route
 fn known_field(name: &str) -> Result<(), String> {
     match is_stripped(name) {
         true => Err(UNBELIEVED.replace(PROTOCOL, name)),
+        false if crate::header_fields::FRAMING.contains(&name) => Err(format!("`{name}` is of one connection")),
         false => Ok(()),
     }
 }

@@ -279,6 +279,8 @@ fn why(proxy: &Proxy, line: &Line) -> Option<&'static str> {
             | "accept-invalid-http-response"
             | "accept-unsafe-violations-in-http-request"
             | "accept-unsafe-violations-in-http-response" => Some("invalid messages are rejected"),
+            "checkcache" => Some("responses with cookies are delivered also where caches may keep them"),
+            "disable-h2-upgrade" => Some("HTTP/2 is served without TLS, too"),
             name if OPTIONS.contains(&name) => None,
             _ => Some("it is not known here"),
         },

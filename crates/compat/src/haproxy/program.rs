@@ -285,6 +285,9 @@ impl Making<'_> {
                 state.comments.push(self.report.left_out(&rule.place, &rule.shown, why));
                 state.is_source_unknown = true;
             }
+            Action::Respond(words) if state.has_changed(words) => {
+                return Done::End(self.closed(rule, "what it puts in was changed before; answered 501", state));
+            }
             Action::Respond(words) => {
                 let mut keys = match self.responded((words, &rule.place), facts, state.rewrite.is_some()) {
                     Ok(keys) => keys,
@@ -319,7 +322,8 @@ impl Making<'_> {
             },
             Action::Track { slot, key, table } => {
                 let table = table.clone().unwrap_or_else(|| rule.proxy.clone());
-                state.tracks.insert(slot.clone(), (key.clone(), table));
+                // The first that holds counts.
+                state.tracks.entry(slot.clone()).or_insert((key.clone(), table));
             }
             Action::Backend(name) => {
                 state.comments.push(comment);
@@ -333,6 +337,10 @@ impl Making<'_> {
             Action::LeftOut(why) => self.left(rule, why, state),
             Action::Obscured(field, why) => {
                 state.obscured.insert(field.clone());
+                // What the client says under this name is not what was meant.
+                if field_fits(field, "").is_ok() {
+                    state.request.remove(field);
+                }
                 self.left(rule, why, state);
             }
             Action::Closed(why) => return Done::End(self.closed(rule, &format!("{why}; answered 501"), state)),
@@ -353,7 +361,7 @@ impl Making<'_> {
                 state.obscured.insert(field.clone());
                 self.left(rule, why, state);
             }
-            Action::Edit { message, field, .. } => {
+            Action::Edit { message, edit, field, .. } => {
                 self.left(rule, why, state);
                 // What the client says under this name is not what was meant.
                 if *message == Message::Request {
@@ -361,6 +369,8 @@ impl Making<'_> {
                     if field_fits(field, "").is_ok() {
                         state.request.remove(field);
                     }
+                } else if *edit == Edit::Remove && field_fits(field, "").is_ok() {
+                    state.response.remove(field);
                 }
             }
             _ => return Some(self.closed(rule, &format!("{why}; answered 501"), state)),
@@ -384,6 +394,11 @@ impl Making<'_> {
     /// `http-request auth`.
     fn ask(&mut self, rule: &Rule, realm: Option<&str>, state: &mut State) {
         let name = match self.passwords(rule, realm.unwrap_or(&rule.proxy)) {
+            Ok(_) if state.has_changed(&["%[req.hdr(authorization)]".to_owned()]) => {
+                let why = "`Authorization` was changed before; nobody passes";
+                state.comments.push(self.report.left_out(&rule.place, &rule.shown, why));
+                self.draft.closed()
+            }
             Ok(policy) => self.draft.policies.intern("passwords", policy),
             Err(why) => {
                 let why = format!("{why}; nobody passes until there is a policy such as `basic: {{ file: users }}`");
@@ -410,6 +425,9 @@ impl Making<'_> {
         });
         let is_read = found.as_ref().is_ok_and(|native| native.contains("{header."));
         if let Some(why) = template::whole(value).filter(|_| is_read) {
+            self.left(rule, why, state);
+        }
+        if let Some(why) = template::differing(value).filter(|_| found.is_ok()) {
             self.left(rule, why, state);
         }
         let edits = if message == Message::Request { &mut state.request } else { &mut state.response };
@@ -505,6 +523,22 @@ impl State {
         }
     }
 
+    /// Whether a response of HAProxy's own puts in what was changed before.
+    fn has_changed(&self, words: &[String]) -> bool {
+        let is_redirect = words.first().is_some_and(|word| word == "redirect");
+        let is_edited = |field: &str| match field {
+            "host" => self.host.is_some() || self.obscured.contains(field),
+            _ => {
+                self.obscured.contains(field)
+                    || self.request.remove.contains(field)
+                    || self.request.set.contains_key(field)
+                    || self.request.add.iter().any(|(name, _)| name == field)
+            }
+        };
+        (is_redirect && self.host.is_some())
+            || words.iter().flat_map(|word| template::fields_of(word)).any(|field| is_edited(&field))
+    }
+
     /// What edits before say of a condition: none if they say nothing of its fields.
     fn edited(&self, when: &When) -> Option<Truth> {
         for field in when.fields() {
@@ -539,6 +573,15 @@ impl State {
             }
             ("path", _, Some(_)) => Err("the path was changed before".to_owned()),
             _ => {
+                let is_edited = |field: &str| {
+                    self.request.set.contains_key(field)
+                        || is_added(field)
+                        || self.request.remove.contains(field)
+                        || self.obscured.contains(field)
+                };
+                if variable.starts_with("cookie.") && is_edited("cookie") {
+                    return Err("`cookie` was changed before".to_owned());
+                }
                 let Some(field) = variable.strip_prefix("header.") else { return Ok(None) };
                 match self.request.set.get(field) {
                     Some(value) if !is_added(field) => Ok(Some(value.clone())),
@@ -663,8 +706,9 @@ fn truth(walk: &mut Walk<'_>, state: &State, condition: &Condition, beyond: &[&T
         },
         Test::Ports(ports) => match site.facts.port {
             Some(port) => constant(ports.contains(&port)),
-            None => Truth::No,
+            None => Truth::Unknown("which port a client connected to".to_owned()),
         },
+        Test::Hello(_) => Truth::Unknown("where requests are read no ClientHello is; write `ssl_fc_sni`".to_owned()),
         Test::Like(whens) => {
             let mut out = Truth::No;
             for when in whens {

@@ -123,11 +123,15 @@ const REDIRECT: u8 = 4;
 const SWITCH: u8 = 5;
 const SERVER: u8 = 6;
 const RESPONSE: u8 = 7;
+const AFTER_RESPONSE: u8 = 8;
 
 /// Reads the rules of a proxy; `at` is its position.
 pub(crate) fn rules(at: usize, proxy: &Proxy, reader: &mut Reader<'_>) -> Rules {
     let acls = Acls::of(proxy.lines.iter(), reader);
     let mut out = Rules::default();
+    let has_headers = proxy.has_headers();
+    let is_of_client =
+        |test: &Test| matches!(test, Test::Like(whens) if whens.iter().any(|when| !when.client.is_empty()));
     for line in proxy.lines.iter().filter(|line| !matches!(line.word(0), "acl" | "no")) {
         let Some((list, words)) = list_of(line) else { continue };
         if line.word(0) == "http-after-response" {
@@ -136,8 +140,17 @@ pub(crate) fn rules(at: usize, proxy: &Proxy, reader: &mut Reader<'_>) -> Rules 
         }
         let (head, condition) = line.parts();
         let head = head.get(words..).unwrap_or_default();
-        let about = if list == RESPONSE { About::Response } else { About::Request };
-        let condition = acls.condition(condition, (about, &line.place), reader);
+        let about = match list {
+            RESPONSE | AFTER_RESPONSE => About::Response,
+            CONNECTION | SESSION => About::Connection,
+            _ => About::Request,
+        };
+        let mut condition = acls.condition(condition, (about, &line.place), reader);
+        // There who connects, and here whom the header names.
+        if list == CONNECTION && has_headers && condition.tests().any(is_of_client) {
+            let why = "it is about who connects, and clients are those of PROXY headers here";
+            condition = condition.and(Test::Unknown(why.to_owned()));
+        }
         let rule = |action: Action, condition: Condition| Rule {
             action,
             condition,
@@ -150,7 +163,7 @@ pub(crate) fn rules(at: usize, proxy: &Proxy, reader: &mut Reader<'_>) -> Rules 
             SWITCH => switched(head, &condition, reader).into_iter().map(|(action, on)| rule(action, on)).collect(),
             SERVER => vec![rule(Action::Server(head.first().cloned().unwrap_or_default()), condition)],
             REDIRECT => vec![rule(Action::Respond(with_first("redirect", head)), condition)],
-            RESPONSE => vec![rule(response(head), condition)],
+            RESPONSE | AFTER_RESPONSE => vec![rule(response(head), condition)],
             CONNECTION | SESSION | CONTENT => {
                 connection(head).into_iter().map(|action| rule(action, condition.clone())).collect()
             }
@@ -162,7 +175,7 @@ pub(crate) fn rules(at: usize, proxy: &Proxy, reader: &mut Reader<'_>) -> Rules 
         match list {
             SWITCH => out.switching.extend(made),
             SERVER => out.servers.extend(made),
-            RESPONSE => out.responses.extend(made),
+            RESPONSE | AFTER_RESPONSE => out.responses.extend(made),
             _ => out.requests.extend(made),
         }
     }
@@ -202,17 +215,26 @@ fn status_page(at: usize, proxy: &Proxy, out: &mut Rules) {
         let action = Action::Respond(words.map(str::to_owned).to_vec());
         // Behind the rules about connections, before those about requests.
         let mut rule = always(action, (at, REQUEST), line, proxy);
-        if let Some(path) = canonical(line.word(1)).filter(|path| path.starts_with('/')) {
+        let (path, query) = line.word(1).split_once('?').unwrap_or((line.word(1), ""));
+        if !query.is_empty() {
+            rule.action = Action::Closed("it is about one query".to_owned());
+        }
+        if let Some(path) = canonical(path).filter(|path| path.starts_with('/')) {
             rule.condition = rule.condition.and(Test::Paths(vec![Language::Exact(path)]));
             out.requests.insert(0, rule);
         }
+    }
+    let is_closing = |line: &&Line| matches!(line.word(2), "reject" | "close" | "silent-drop");
+    if let Some(line) = proxy.all("tcp-response").find(is_closing) {
+        let why = "what servers send is not looked at".to_owned();
+        out.requests.insert(0, always(Action::Closed(why), (at, 0), line, proxy));
     }
     if let Some(line) = proxy.all("filter").find(|line| super::known::is_deciding(line.word(1))) {
         let why = "it may decide about requests, and is not there".to_owned();
         out.requests.insert(0, always(Action::Closed(why), (at, 0), line, proxy));
     }
-    let is_on =
-        |line: &&Line| line.word(0) == "stats" && matches!(line.word(1), "enable" | "uri" | "auth" | "realm" | "scope");
+    // Any of its words switches it on.
+    let is_on = |line: &&Line| line.word(0) == "stats" && !line.word(1).is_empty();
     if let Some(line) = proxy.lines.iter().find(is_on) {
         let uri = proxy.lines.iter().rev().find(|line| line.word(0) == "stats" && line.word(1) == "uri");
         let uri = uri.map_or("/haproxy", |line| line.word(2));
@@ -235,7 +257,8 @@ fn list_of(line: &Line) -> Option<(u8, usize)> {
         ("redirect", _) => (REDIRECT, 1),
         ("use_backend", _) => (SWITCH, 1),
         ("use-server", _) => (SERVER, 1),
-        ("http-response" | "http-after-response", _) => (RESPONSE, 1),
+        ("http-response", _) => (RESPONSE, 1),
+        ("http-after-response", _) => (AFTER_RESPONSE, 1),
         ("block" | "reqdeny" | "reqideny" | "reqtarpit" | "reqitarpit" | "reqallow" | "reqiallow" | "reqpass", _) => {
             (REQUEST, 0)
         }
@@ -576,6 +599,9 @@ fn mapped(expression: &str, reader: &mut Reader<'_>) -> Result<Entries, String> 
     let mut out = Vec::new();
     for (key, backend) in entries {
         let host = key.to_ascii_lowercase();
+        if is_host && host != key {
+            return Err(format!("a map whose key `{key}` has capitals, and hosts have none here"));
+        }
         let is_name = crate::addresses::is_host(host.trim_start_matches('.'));
         let test = match kind {
             "map" | "map_str" if is_host && is_name && !host.starts_with('.') => Test::Hosts(vec![host]),
@@ -590,6 +616,10 @@ fn mapped(expression: &str, reader: &mut Reader<'_>) -> Result<Entries, String> 
             _ => return Err("the backend is named by a map of this".to_owned()),
         };
         out.push((key.len(), test, backend));
+    }
+    // There the first line that fits counts, and not the longest.
+    if kind == "map_end" && out.len() > 1 {
+        return Err("the backend is named by the first end of several".to_owned());
     }
     out.sort_by_key(|(length, ..)| std::cmp::Reverse(*length));
     Ok((out.into_iter().map(|(_, test, backend)| (test, backend)).collect(), default.map(str::to_owned)))

@@ -66,6 +66,16 @@ impl Proxy {
             .is_some_and(|line| line.word(0) == "disabled")
     }
 
+    /// Whether PROXY headers name its clients.
+    pub(crate) fn has_headers(&self) -> bool {
+        let is_one = |line: &Line| match line.word(0) {
+            "bind" => line.has("accept-proxy"),
+            "tcp-request" => line.word(2) == "expect-proxy",
+            _ => false,
+        };
+        self.lines.iter().any(is_one)
+    }
+
     /// Whether it takes clients.
     pub(crate) fn is_in_front(&self) -> bool {
         self.kind != Kind::Backend
@@ -99,12 +109,26 @@ pub(crate) fn proxies(sections: &[Section]) -> Result<Vec<Proxy>, Problem> {
             Some(_) => given(section, &defaults)?,
             None => defaults.last().map(|(_, lines)| lines.clone()).unwrap_or_default(),
         };
+        distinct(&lines, section)?;
         lines.extend(section.lines.iter().cloned());
         count += lines.len();
         bounded(count, section)?;
         out.push(Proxy { kind, name: section.name.clone(), lines, place: section.place.clone() });
     }
     Ok(out)
+}
+
+/// ACLs of `defaults` are for the rules there alone: of two with one name each rule has its own.
+fn distinct(inherited: &[Line], section: &Section) -> Result<(), Problem> {
+    let is_acl = |line: &&Line| line.word(0) == "acl";
+    let named = |line: &&Line| inherited.iter().filter(is_acl).any(|other| other.word(1) == line.word(1));
+    match section.lines.iter().filter(is_acl).find(named) {
+        Some(line) => Err(Problem::new(
+            &line.place,
+            format!("`defaults` has another ACL `{}`; give one of them another name", line.word(1)),
+        )),
+        None => Ok(()),
+    }
 }
 
 fn bounded(count: usize, section: &Section) -> Result<(), Problem> {

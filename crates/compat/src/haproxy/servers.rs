@@ -255,6 +255,14 @@ impl Making<'_> {
             proxy.name
         ));
         let all = servers(proxy);
+        if is_tcp && proxy.one("use-server").is_some() {
+            return Err("`use-server` chooses among its servers".to_owned());
+        }
+        if all.iter().any(|server| server.line.word(0) == "dispatch") && all.len() > 1 {
+            return Err("`dispatch` stands beside servers".to_owned());
+        }
+        let spares = all.iter().filter(|server| server.is_on("backup") && !server.has("disabled")).count();
+        let has_several = spares > 1 && only.is_none() && proxy.option("allbackups").is_none();
         let mut list = Vec::new();
         let mut used: Vec<&Server<'_>> = Vec::new();
         // Where all are spare, they are the servers.
@@ -268,7 +276,10 @@ impl Making<'_> {
                 ));
                 continue;
             }
-            list.push(self.server(server, has_first && only.is_none(), &mut upstream)?);
+            let spare = used.iter().filter(|server| server.is_on("backup")).count() + 1;
+            // Of several that are spare only the first that is up gets requests.
+            let rank = if has_several && server.is_on("backup") { spare } else { 0 };
+            list.push(self.server(server, has_first && only.is_none(), rank, &mut upstream)?);
             used.push(server);
         }
         let Some(first) = used.first() else { return Ok(None) };
@@ -320,7 +331,10 @@ impl Making<'_> {
         }
     }
 
-    fn server(&self, server: &Server<'_>, has_first: bool, upstream: &mut Map) -> Result<Value, String> {
+    fn server(&self, server: &Server<'_>, has_first: bool, rank: usize, upstream: &mut Map) -> Result<Value, String> {
+        if server.has("redir") {
+            return Err(format!("server `{}` redirects requests", server.name));
+        }
         for (option, value) in server.options() {
             if !CARRIED.contains(&option) && !HARMLESS.contains(&option) {
                 let what = format!("server {} … {option} {value}", server.name);
@@ -341,7 +355,9 @@ impl Making<'_> {
         if let Some(weight) = number("weight").filter(|weight| *weight > 1) {
             native.set("weight", Value::plain(weight.min(1_000)));
         }
-        if server.is_on("backup") && has_first {
+        if rank > 0 {
+            native.set("priority", Value::plain(rank.min(100)));
+        } else if server.is_on("backup") && has_first {
             native.set("backup", Value::plain(true));
         }
         if let Some(most) = number("maxconn").filter(|most| *most > 0) {
@@ -513,6 +529,13 @@ impl Making<'_> {
         let asked = if by_itself { checks::steps(proxy, &lines) } else { Ok(None) };
         let steps = asked.as_ref().ok().and_then(|steps| steps.clone());
         let decides = |line: &&&Line| line.word(0) == "external-check" || line.word(1) == "expect";
+        if let Some(line) = proxy.all("http-check").find(|line| line.word(1) == "expect" && line.word(2) == "!") {
+            return Err(format!(
+                "`{}` ({}) decides which servers are used, and is not asked here",
+                line.shown(),
+                line.place
+            ));
+        }
         if let Some(line) = lines.iter().find(decides).filter(|_| steps.is_none()) {
             let line = asked.err().unwrap_or(line);
             return Err(format!(
@@ -744,7 +767,7 @@ fn status_range(expression: &str) -> Option<String> {
     }
 }
 
-/// The native form of the address of a server.
+/// The native form of the address of a server. None for one that stands for the client's destination, too.
 pub(crate) fn address(text: &str) -> Option<String> {
     if let Some(path) = text.strip_prefix("unix@").or(text.starts_with('/').then_some(text)) {
         return path.starts_with('/').then(|| format!("unix:{path}"));

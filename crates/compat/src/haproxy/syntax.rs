@@ -89,7 +89,10 @@ const SECTIONS: [&str; 21] = [
     "namespace_list",
 ];
 
-/// Reads a file. `environment` gives the values of variables.
+/// Variables that files have set, or (none) unset: those of one file are known in the next.
+pub(crate) type Variables = BTreeMap<String, Option<String>>;
+
+/// Reads a file. `environment` gives the values of variables that no file has `set`.
 ///
 /// # Errors
 /// The first thing that is wrong.
@@ -97,11 +100,11 @@ pub(crate) fn read(
     name: &str,
     text: &str,
     environment: &dyn Fn(&str) -> Option<String>,
+    set: &mut Variables,
 ) -> Result<Vec<Section>, Problem> {
     let file: Rc<str> = name.into();
     let mut sections: Vec<Section> = Vec::new();
     let mut count = 0;
-    let mut set: BTreeMap<String, String> = BTreeMap::new();
     for (number, raw) in text.lines().enumerate() {
         let place = Place { file: Rc::clone(&file), line: number + 1 };
         let mut raw = raw.strip_prefix('\u{feff}').unwrap_or(raw).to_owned();
@@ -112,7 +115,7 @@ pub(crate) fn read(
             return Err(Problem::new(&place, "a NUL in a line"));
         }
         raw.truncate(raw.trim_end_matches('\r').len());
-        let known = |name: &str| set.get(name).cloned().or_else(|| environment(name));
+        let known = |name: &str| set.get(name).cloned().unwrap_or_else(|| environment(name));
         let words = words(&raw, &place, &known)?;
         let Some(first) = words.first() else { continue };
         count += 1;
@@ -129,8 +132,16 @@ pub(crate) fn read(
         if let [keyword, name, value] = words.as_slice()
             && (keyword == "setenv" || (keyword == "presetenv" && known(name).is_none()))
         {
-            set.insert(name.clone(), value.clone());
+            set.insert(name.clone(), Some(value.clone()));
             continue;
+        }
+        match (first.as_str(), words.get(1..).unwrap_or_default()) {
+            ("unsetenv", names) => {
+                set.extend(names.iter().map(|name| (name.clone(), None)));
+                continue;
+            }
+            ("resetenv", _) => return Err(Problem::new(&place, "`resetenv` is not read; name what is to be unset")),
+            _ => {}
         }
         match sections.last_mut() {
             Some(section) => section.lines.push(Line { words, place }),
@@ -169,7 +180,16 @@ fn words(line: &str, place: &Place, environment: &dyn Fn(&str) -> Option<String>
                     Some('n') => word.push('\n'),
                     Some('r') => word.push('\r'),
                     Some('t') => word.push('\t'),
-                    Some(escaped @ (' ' | '#' | '\\' | '"' | '\'' | '$')) => word.push(escaped),
+                    Some(escaped @ (' ' | '#' | '\\' | '"' | '\'')) => word.push(escaped),
+                    // A dollar begins a variable there alone.
+                    Some('$') if quote == Some('"') => word.push('$'),
+                    Some('x') => {
+                        let digits: String = [chars.next(), chars.next()].into_iter().flatten().collect();
+                        let byte = u8::from_str_radix(&digits, 16).ok().filter(|byte| byte.is_ascii() && *byte > 0);
+                        let byte =
+                            byte.ok_or_else(|| Problem::new(place, "`\\x` without the number of an ASCII character"))?;
+                        word.push(char::from(byte));
+                    }
                     // Others keep it: expressions need it.
                     Some(other) => {
                         word.push('\\');
@@ -178,7 +198,7 @@ fn words(line: &str, place: &Place, environment: &dyn Fn(&str) -> Option<String>
                 }
             }
             ('$', Some('"')) => {
-                let name = variable(&mut chars);
+                let name = variable(&mut chars).map_err(|why| Problem::new(place, why))?;
                 if name.is_empty() {
                     word.push('$');
                 } else {
@@ -190,7 +210,7 @@ fn words(line: &str, place: &Place, environment: &dyn Fn(&str) -> Option<String>
             }
             (c, Some(_)) => word.push(c),
             ('#', None) => break,
-            (c, None) if c.is_whitespace() => {
+            (c, None) if c.is_ascii_whitespace() => {
                 if is_word {
                     out.push(std::mem::take(&mut word));
                     is_word = false;
@@ -215,7 +235,7 @@ fn words(line: &str, place: &Place, environment: &dyn Fn(&str) -> Option<String>
 }
 
 /// The name of a variable behind its dollar.
-fn variable(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> String {
+fn variable(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Result<String, &'static str> {
     let is_braced = chars.peek() == Some(&'{');
     if is_braced {
         chars.next();
@@ -225,15 +245,10 @@ fn variable(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> String {
         name.push(c);
         chars.next();
     }
-    if is_braced {
-        // `${NAME[*]}` and defaults are of newer versions.
-        for c in chars.by_ref() {
-            if c == '}' {
-                break;
-            }
-        }
+    if is_braced && chars.next() != Some('}') {
+        return Err("a form of a variable that is not read: write `${NAME}`");
     }
-    name
+    Ok(name)
 }
 
 #[cfg(test)]
@@ -242,7 +257,8 @@ mod tests {
 
     fn show(text: &str) -> Result<String, String> {
         let environment = |name: &str| (name == "HOST").then(|| "a.test".to_owned());
-        let sections = read("h.cfg", text, &environment).map_err(|problem| problem.to_string())?;
+        let sections =
+            read("h.cfg", text, &environment, &mut Variables::new()).map_err(|problem| problem.to_string())?;
         let line = |line: &Line| format!("{}:{}", line.place.line, line.words.join("|"));
         let section = |section: &Section| {
             let lines: Vec<String> = section.lines.iter().map(line).collect();
@@ -260,6 +276,8 @@ mod tests {
             ("frontend www from base\n bind :80", "[frontend www<base] 2:bind|:80"),
             ("backend a\n  x 'a b' \"c d\" e\\ f \\#g", "[backend a] 2:x|a b|c d|e f|#g"),
             ("backend a\n  x \"${HOST}:1\" '$HOST' $HOST", "[backend a] 2:x|a.test:1|$HOST|$HOST"),
+            ("backend a\n  x ^/a\\$ \"\\$HOST\" \\x61b", "[backend a] 2:x|^/a\\$|$HOST|ab"),
+            ("global\n  setenv X 1\n  unsetenv HOST\nbackend a\n  x \"$X\"", "[global ] \n[backend a] 5:x|1"),
             ("backend a\n  x ^/\\.git \"\\\"q\\\"\"", "[backend a] 2:x|^/\\.git|\"q\""),
             ("listen a\r\n  x ''\r\n", "[listen a] 2:x|"),
         ] {
@@ -274,6 +292,8 @@ mod tests {
             ("global\n x \"y", "h.cfg:2: a quote is not closed"),
             ("global\n x \\", "h.cfg:2: the line ends in a backslash"),
             ("global\n x \"$NOBODY\"", "h.cfg:2: the environment variable `NOBODY` is not set"),
+            ("global\n unsetenv HOST\n x \"$HOST\"", "h.cfg:3: the environment variable `HOST` is not set"),
+            ("global\n x \"${HOST[*]}\"", "h.cfg:2: a form of a variable that is not read"),
             (".if x", "h.cfg:1: `.if`: conditional blocks"),
         ] {
             assert_eq!(show(text).map_err(|problem| problem.starts_with(expected)), Err(true), "{text}");

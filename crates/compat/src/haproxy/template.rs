@@ -35,6 +35,17 @@ pub(crate) fn field(text: &str, facts: Facts) -> Result<String, String> {
     })
 }
 
+/// What a text that has a native template stands for otherwise, so that servers may see somebody else.
+pub(crate) fn differing(text: &str) -> Option<&'static str> {
+    let has = |start: &str| text.contains(&format!("[{start}"));
+    match () {
+        () if has("ssl_c_s_dn") || has("ssl_c_i_dn") => {
+            Some("names are written as RFC 2253 says (`CN=a,O=b`), and there as `/O=b/CN=a`")
+        }
+        () => None,
+    }
+}
+
 /// Why a text that has a native template stands for more than HAProxy puts in, if it does: all of a field and not what stands behind its last comma.
 pub(crate) fn whole(text: &str) -> Option<&'static str> {
     let is_part = |from: &str| {
@@ -53,6 +64,15 @@ pub(crate) fn whole(text: &str) -> Option<&'static str> {
     fetches.any(is_part).then_some(
         "HAProxy puts in what stands behind the last comma of the field, and this all of it; the same with `req.fhdr`",
     )
+}
+
+/// The header fields that a text or a sample puts in.
+pub(crate) fn fields_of(text: &str) -> impl Iterator<Item = String> {
+    let named = |(at, fetch): (usize, &str)| {
+        let argument = text.get(at + fetch.len()..)?.split([')', ',']).next()?.trim().to_ascii_lowercase();
+        Some(if fetch == "cook(" { "cookie".to_owned() } else { argument })
+    };
+    text.match_indices("hdr(").chain(text.match_indices("cook(")).filter_map(named)
 }
 
 /// The native template for the target of a redirect, and what becomes of the query.

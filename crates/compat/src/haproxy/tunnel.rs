@@ -131,7 +131,7 @@ impl Making<'_> {
                 Action::Respond(_) => false,
                 Action::Track { slot, key, table } => {
                     let table = table.clone().unwrap_or_else(|| rule.proxy.clone());
-                    tunnel.tracks.insert(slot.clone(), (key.clone(), table));
+                    tunnel.tracks.entry(slot.clone()).or_insert((key.clone(), table));
                     continue;
                 }
                 _ => {
@@ -285,8 +285,10 @@ impl Making<'_> {
         if proxy.is_disabled() {
             return Some(format!("`{name}` is disabled"));
         }
-        // One that reads requests has rules about those, too.
-        let is_read = |rule: &&Rule| !proxy.is_tcp() || rule.list.1 <= CONTENT;
+        if !proxy.is_tcp() {
+            return Some(format!("`{name}` reads requests"));
+        }
+        let is_read = |rule: &&Rule| rule.list.1 <= CONTENT;
         let own: Vec<Rule> = rules.requests.iter().filter(is_read).cloned().collect();
         let decides = |(at, rule): (usize, &Rule)| {
             let is_none = assumed(rule, facts, None, &|when| Truth::Depends(when.clone())) == Truth::No;
@@ -367,8 +369,10 @@ fn cells(rules: &[Rule], facts: Facts) -> Result<Vec<(Cell, Option<&Rule>)>, Uns
     let mut names: Vec<Option<String>> = vec![None];
     let mut networks: Vec<Option<IpNet>> = vec![None];
     for rule in rules {
-        for when in
-            rule.condition.tests().filter_map(|test| if let Test::Like(whens) = test { Some(whens) } else { None })
+        for when in rule
+            .condition
+            .tests()
+            .filter_map(|test| if let Test::Like(whens) | Test::Hello(whens) = test { Some(whens) } else { None })
         {
             for when in when.iter().filter(|when| is_of_connections(when)) {
                 names.extend(when.server_name.iter().cloned().map(Some));
@@ -422,11 +426,18 @@ fn assumed(rule: &Rule, facts: Facts, beyond: Option<bool>, like: &dyn Fn(&When)
     rule.condition.truth(&|test| match test {
         Test::Constant(holds) => constant(*holds),
         Test::Tls => constant(facts.tls),
-        Test::Ports(ports) => constant(facts.port.is_some_and(|port| ports.contains(&port))),
+        Test::Ports(ports) => match facts.port {
+            Some(port) => constant(ports.contains(&port)),
+            None => Truth::Unknown("which port a client connected to".to_owned()),
+        },
+        Test::Hello(_) if facts.tls => Truth::Unknown("TLS is ended here, and `req.ssl_sni` finds none".to_owned()),
+        Test::Like(whens) if !facts.tls && whens.iter().any(|when| !when.server_name.is_empty()) => {
+            Truth::Unknown("`ssl_fc_sni` is of TLS that is ended here; write `req.ssl_sni`".to_owned())
+        }
         Test::Certificate => facts
             .certificate
             .map_or_else(|| Truth::Unknown("whether there is a client certificate".to_owned()), constant),
-        Test::Like(whens) => {
+        Test::Like(whens) | Test::Hello(whens) => {
             let mut out = Truth::No;
             for when in whens {
                 match like(when) {

@@ -64,8 +64,14 @@ impl Making<'_> {
             (Truth::Yes, Test::Rate(rate), 1, true) if rate.of != Counted::Requests => {
                 "connections are counted in TCP mode alone; see `limits.max_connections_per_client`".to_owned()
             }
+            (Truth::Yes, Test::Rate(rate), 1, true) if state.has_changed(&counted_by(rate, &state.tracks)) => {
+                "what it counts by was changed before".to_owned()
+            }
             (Truth::Yes, Test::Rate(rate), 1, true) => match self.rate(rule, rate, &state.tracks) {
                 Ok(name) => {
+                    if rule.condition.tests().any(|test| !matches!(test, Test::Rate(_))) {
+                        self.left(rule, "it counts the requests that this is asked of, and no others", state);
+                    }
                     state.policy(name);
                     return Truth::Yes;
                 }
@@ -79,6 +85,17 @@ impl Making<'_> {
             _ => "a limit that is one of several conditions".to_owned(),
         };
         Truth::Unknown(why)
+    }
+
+    /// Why a table counts by other things than the address of the client, or the whole of what is tracked.
+    fn is_counted_otherwise(&self, table: &str, is_text: bool) -> Option<String> {
+        let line = self.proxies.iter().find(|proxy| proxy.name == table)?.one("stick-table")?;
+        let is_same = match line.after("type") {
+            Some("ip" | "ipv6") => !is_text,
+            Some("string") => is_text && !line.has("len"),
+            _ => false,
+        };
+        (!is_same).then(|| "its table keeps another kind of key, or a part of it".to_owned())
     }
 
     /// The policy for a rate, by what each counter tracks, and in which table.
@@ -103,13 +120,22 @@ impl Making<'_> {
                 let (name, argument) = other.split_once('(').unwrap_or((other, ""));
                 let argument = argument.trim_end_matches(')').to_ascii_lowercase();
                 match name {
-                    "hdr" | "req.hdr" | "req.fhdr" if field_fits(&argument, "").is_ok() => Some(("header", argument)),
+                    "hdr" | "req.hdr" => {
+                        return Err("it counts by the last value of a list; write `req.fhdr`".to_owned());
+                    }
+                    "req.fhdr" if field_fits(&argument, "").is_ok() => Some(("header", argument)),
                     "cook" | "req.cook" if !argument.is_empty() => Some(("cookie", argument)),
                     _ => return Err("a rate is counted by client, field or cookie".to_owned()),
                 }
             }
         };
-        let count = rate.over.clamp(1, 1_000_000);
+        if rate.over == 0 {
+            return Err("it holds from the first on".to_owned());
+        }
+        if let Some(why) = self.is_counted_otherwise(&table, key.is_some()) {
+            return Err(why);
+        }
+        let count = rate.over.min(1_000_000);
         if rate.of == Counted::Open {
             let mut limit = Map::of([("max_in_flight", Value::plain(count))]);
             key.into_iter().for_each(|(of, name)| limit.set("key", Map::of([(of, Value::text(name))])));
@@ -130,6 +156,11 @@ impl Making<'_> {
         policy.comment(format!("{}: {}", rule.place, rule.shown));
         Ok(self.draft.policies.intern("rate", policy))
     }
+}
+
+/// What a rate is counted by, as text.
+fn counted_by(rate: &Rate, tracks: &BTreeMap<String, (String, String)>) -> Vec<String> {
+    rate.slot.iter().filter_map(|slot| tracks.get(slot)).map(|(key, _)| key.clone()).collect()
 }
 
 /// Whether a rule keeps requests out.
