@@ -16,6 +16,7 @@ mod checks;
 mod rules;
 mod template;
 mod acl;
+mod address;
 mod criterion;
 mod items;
 mod known;

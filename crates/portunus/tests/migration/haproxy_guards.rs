@@ -113,6 +113,44 @@ const HTTP: &[Row] = &[
     ("http-request auth if { req.body_size gt 3 } !{ http_auth(l) }", Closed, USERS),
     ("use_backend bb if !{ http_auth(l) } or { req.body_size gt 3 }", Closed, USERS),
     ("http-request allow unless { http_auth(l) }", Exactly, USERS),
+    // Cookies are a field, too.
+    ("http-request del-header cookie\nhttp-request deny unless { cook(k) 1 }", Closed, COOKIES),
+    ("http-request set-header cookie k=1\nhttp-request deny if { cook(k) 1 }", Closed, COOKIES),
+    // Words: a dollar, a byte by its number, an empty one, blanks of others.
+    ("http-request deny unless { path_reg ^/pub\\$ }", Closed, &["GET /pub", "GET /x"]),
+    ("http-request deny if { req.fhdr(x) \\x61 }", Exactly, ITEMS),
+    ("http-request deny if { path_beg /a } \"\" { path /b }", Closed, &["GET /a", "GET /b"]),
+    ("acl ok path_beg /a \"\" /b\nhttp-request deny unless ok", Closed, &["GET /a", "GET /b"]),
+    // What is counted, and by what.
+    (
+        "stick-table type ip size 1k expire 60s store http_req_rate(60s)\nhttp-request track-sc0 src\n\
+         http-request deny if { sc_http_req_rate(0) gt 0 }",
+        Closed,
+        &["GET /"],
+    ),
+    (
+        "stick-table type string len 3 size 1k expire 60s store http_req_rate(60s)\nhttp-request track-sc0 req.fhdr(x)\n\
+         http-request deny if { sc_http_req_rate(0) gt 1 }",
+        Closed,
+        &["GET /6 X: abcd"],
+    ),
+    (
+        "stick-table type string size 1k expire 60s store http_req_rate(60s)\nhttp-request set-header x 1\n\
+         http-request track-sc0 req.fhdr(x)\nhttp-request deny if { sc_http_req_rate(0) gt 1 }",
+        Closed,
+        &["GET /6 X: abcd"],
+    ),
+    // What is not there where it is asked for never holds.
+    ("tcp-request connection reject unless { hdr(host) a.test }", Closed, &["GET /"]),
+    ("tcp-request session reject unless METH_GET", Closed, &["GET /"]),
+    ("http-request deny unless { req.ssl_sni a.test }", Closed, &["GET /"]),
+    ("http-request deny unless { url_beg /pub }", Closed, &["GET /pub", "GET http://a.test/pub"]),
+    ("http-request deny unless { hdr(connection) -i close }", Closed, &["GET /"]),
+    ("http-request deny unless { nbsrv(aa) gt 5 }", Closed, &["GET /"]),
+    ("http-request deny if { nbsrv(aa) lt 1 }", Exactly, &["GET /"]),
+    // What is taken away is not asked for, and what is changed is not put in.
+    ("http-request del-header authorization\nhttp-request auth unless { http_auth(l) }", Closed, USERS),
+    ("http-request set-header x b\nhttp-request redirect location /%[req.fhdr(x)]", Closed, ITEMS),
     // Fields by the start of their names; what is done to paths before rules.
     ("http-request del-header x -m beg\nhttp-request deny if { hdr(xy) a }", Closed, &["GET / Xy: a"]),
     ("http-request del-header x -m str\nhttp-request deny if { hdr(x) a }", Exactly, ITEMS),
@@ -153,6 +191,8 @@ const ITEMS: &[&str] = &[
     "GET / X: a|X: b",
 ];
 
+const COOKIES: &[&str] = &["GET /", "GET / Cookie: k=1", "GET / Cookie: k=2"];
+
 const USERS: &[&str] = &[
     "GET /",
     "GET /x",
@@ -181,6 +221,9 @@ const TCP: &[Row] = &[
     ),
     ("tcp-request content reject if !{ req.ssl_hello_type 1 }", Closed, &["GET /bytes"]),
     ("tcp-request content reject if HTTP", Closed, &["GET /bytes"]),
+    ("tcp-response content reject", Closed, &["GET /bytes"]),
+    ("use_backend tb if { ssl_fc_sni a.test }", Closed, &["GET /bytes"]),
+    ("use_backend aa if { src 127.0.0.0/8 }", Closed, &["GET /bytes"]),
     ("use_backend tr if { src 127.0.0.1 }", Closed, &["GET /bytes"]),
     ("use_backend hh if { src 127.0.0.1 }", Closed, &["GET /secret/bytes"]),
     ("use_backend toff if { src 127.0.0.1 }", Closed, &["GET /bytes"]),
