@@ -87,9 +87,9 @@ const RATES: [&str; 15] = [
 pub(super) fn staged(given: Given) -> Result<Staged, String> {
     let environment = |name: &str| std::env::var(name).ok();
     let Given { path, text, more, .. } = given;
-    let mut sections = Vec::new();
+    let (mut sections, mut set) = (Vec::new(), syntax::Variables::new());
     for (path, text) in std::iter::once((path, text)).chain(more) {
-        let read = syntax::read(&path.display().to_string(), &text, &environment);
+        let read = syntax::read(&path.display().to_string(), &text, &environment, &mut set);
         sections.extend(read.map_err(|problem| problem.to_string())?);
     }
     let mut making = Making::default();
