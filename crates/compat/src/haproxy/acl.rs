@@ -248,7 +248,11 @@ impl Acls {
             let mut push =
                 |acl: Acl| alternatives.last_mut().into_iter().for_each(|all| all.push((is_negated, acl.clone())));
             match word {
-                "" if !is_negated => push(vec![Test::Unknown("an empty word in a condition".to_owned())]),
+                // There the condition ends.
+                "" if !is_negated => {
+                    let unknown = vec![Test::Unknown("an empty word in a condition".to_owned())];
+                    return Condition { alternatives: vec![vec![(false, unknown)]] };
+                }
                 "" => negated = is_negated,
                 "or" | "||" => alternatives.push(Vec::new()),
                 "{" => {

@@ -336,11 +336,7 @@ impl Making<'_> {
             Action::Forward(name) => return Done::End(self.forwarded(rule, name, state)),
             Action::LeftOut(why) => self.left(rule, why, state),
             Action::Obscured(field, why) => {
-                state.obscured.insert(field.clone());
-                // What the client says under this name is not what was meant.
-                if field_fits(field, "").is_ok() {
-                    state.request.remove(field);
-                }
+                state.obscure(field);
                 self.left(rule, why, state);
             }
             Action::Closed(why) => return Done::End(self.closed(rule, &format!("{why}; answered 501"), state)),
@@ -358,17 +354,13 @@ impl Making<'_> {
             Action::Track { .. } => {}
             Action::LeftOut(_) => self.left(rule, why, state),
             Action::Obscured(field, _) => {
-                state.obscured.insert(field.clone());
+                state.obscure(field);
                 self.left(rule, why, state);
             }
             Action::Edit { message, edit, field, .. } => {
                 self.left(rule, why, state);
-                // What the client says under this name is not what was meant.
                 if *message == Message::Request {
-                    state.obscured.insert(field.clone());
-                    if field_fits(field, "").is_ok() {
-                        state.request.remove(field);
-                    }
+                    state.obscure(field);
                 } else if *edit == Edit::Remove && field_fits(field, "").is_ok() {
                     state.response.remove(field);
                 }
@@ -520,6 +512,14 @@ impl State {
     fn policy(&mut self, name: String) {
         if !self.policies.contains(&name) {
             self.policies.push(name);
+        }
+    }
+
+    /// What a field of the request holds is not known any more: what the client says under its name is not what was meant.
+    fn obscure(&mut self, field: &str) {
+        self.obscured.insert(field.to_owned());
+        if field_fits(field, "").is_ok() {
+            self.request.remove(field);
         }
     }
 

@@ -175,27 +175,7 @@ fn words(line: &str, place: &Place, environment: &dyn Fn(&str) -> Option<String>
             (_, Some('\'')) => word.push(c),
             ('\\', _) => {
                 is_word = true;
-                match chars.next() {
-                    None => return Err(Problem::new(place, "the line ends in a backslash")),
-                    Some('n') => word.push('\n'),
-                    Some('r') => word.push('\r'),
-                    Some('t') => word.push('\t'),
-                    Some(escaped @ (' ' | '#' | '\\' | '"' | '\'')) => word.push(escaped),
-                    // A dollar begins a variable there alone.
-                    Some('$') if quote == Some('"') => word.push('$'),
-                    Some('x') => {
-                        let digits: String = [chars.next(), chars.next()].into_iter().flatten().collect();
-                        let byte = u8::from_str_radix(&digits, 16).ok().filter(|byte| byte.is_ascii() && *byte > 0);
-                        let byte =
-                            byte.ok_or_else(|| Problem::new(place, "`\\x` without the number of an ASCII character"))?;
-                        word.push(char::from(byte));
-                    }
-                    // Others keep it: expressions need it.
-                    Some(other) => {
-                        word.push('\\');
-                        word.push(other);
-                    }
-                }
+                word.push_str(&escaped(&mut chars, quote == Some('"')).map_err(|why| Problem::new(place, why))?);
             }
             ('$', Some('"')) => {
                 let name = variable(&mut chars).map_err(|why| Problem::new(place, why))?;
@@ -232,6 +212,26 @@ fn words(line: &str, place: &Place, environment: &dyn Fn(&str) -> Option<String>
         out.push(word);
     }
     Ok(out)
+}
+
+/// What stands for a backslash with what follows it, in double quotes or not.
+fn escaped(chars: &mut std::iter::Peekable<std::str::Chars<'_>>, is_quoted: bool) -> Result<String, &'static str> {
+    let next = chars.next().ok_or("the line ends in a backslash")?;
+    Ok(match next {
+        'n' => "\n".to_owned(),
+        'r' => "\r".to_owned(),
+        't' => "\t".to_owned(),
+        ' ' | '#' | '\\' | '"' | '\'' => next.to_string(),
+        // A dollar begins a variable there alone.
+        '$' if is_quoted => "$".to_owned(),
+        'x' => {
+            let digits: String = [chars.next(), chars.next()].into_iter().flatten().collect();
+            let byte = u8::from_str_radix(&digits, 16).ok().filter(|byte| byte.is_ascii() && *byte > 0);
+            char::from(byte.ok_or("`\\x` without the number of an ASCII character")?).to_string()
+        }
+        // Others keep it: expressions need it.
+        other => format!("\\{other}"),
+    })
 }
 
 /// The name of a variable behind its dollar.

@@ -147,7 +147,7 @@ const HTTP: &[Row] = &[
     ("http-request deny unless { url_beg /pub }", Closed, &["GET /pub", "GET http://a.test/pub"]),
     ("http-request deny unless { hdr(connection) -i close }", Closed, &["GET /"]),
     ("http-request deny unless { nbsrv(aa) gt 5 }", Closed, &["GET /"]),
-    ("http-request deny if { nbsrv(aa) lt 1 }", Exactly, &["GET /"]),
+    ("http-request deny if { nbsrv(aa) lt 1 }", Closed, &["GET /"]),
     // What is taken away is not asked for, and what is changed is not put in.
     ("http-request del-header authorization\nhttp-request auth unless { http_auth(l) }", Closed, USERS),
     ("http-request set-header x b\nhttp-request redirect location /%[req.fhdr(x)]", Closed, ITEMS),
@@ -221,7 +221,7 @@ const TCP: &[Row] = &[
     ),
     ("tcp-request content reject if !{ req.ssl_hello_type 1 }", Closed, &["GET /bytes"]),
     ("tcp-request content reject if HTTP", Closed, &["GET /bytes"]),
-    ("tcp-response content reject", Closed, &["GET /bytes"]),
+    ("use_backend tresp if { src 127.0.0.0/8 }", Closed, &["GET /bytes"]),
     ("use_backend tb if { ssl_fc_sni a.test }", Closed, &["GET /bytes"]),
     ("use_backend aa if { src 127.0.0.0/8 }", Closed, &["GET /bytes"]),
     ("use_backend tr if { src 127.0.0.1 }", Closed, &["GET /bytes"]),
@@ -277,6 +277,10 @@ backend tb
 backend tr
     mode tcp
     tcp-request content reject if { src 127.0.0.1 }
+    server one @B@
+backend tresp
+    mode tcp
+    tcp-response content reject
     server one @B@
 backend toff
     mode tcp

@@ -151,7 +151,7 @@ fn haproxy_other_examples() {
     for (file, parts) in [
         ("option-http_proxy.cfg", &["`url_ip` is not understood; answered 501", "maxconn 8000"][..]),
         ("socks4.cfg", &["socks4 127.0.0.1:1080", "check-via-socks4", "stats enable", "maxconn 2000", "maxconn 10"]),
-        ("transparent_proxy.cfg", &[]),
+        ("transparent_proxy.cfg", &["`TransparentBack_http` reads requests; nobody passes"]),
         ("wurfl-example.cfg", &["wurfl-get-all()"]),
     ] {
         let printed = super::beside::import("haproxy", &Path::new(EXAMPLES).join(file));
