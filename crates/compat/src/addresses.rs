@@ -38,6 +38,14 @@ pub(crate) fn network(text: &str) -> Option<IpNet> {
     parsed.map(|network| network.trunc())
 }
 
+/// Whether a network is one of IPv4 addresses mapped to IPv6 ones (RFC 4291 §2.5.5.2), and of no others.
+pub(crate) fn is_mapped(network: &IpNet) -> bool {
+    match network {
+        IpNet::V4(_) => false,
+        IpNet::V6(own) => own.prefix_len() >= 96 && own.network().to_ipv4_mapped().is_some(),
+    }
+}
+
 /// Whether the reader of configurations takes this for a host.
 pub(crate) fn is_host(text: &str) -> bool {
     let label = |label: &str| {

@@ -186,6 +186,8 @@ impl Files {
             found.truncate(MAX_FILES);
         }
         found.retain(|path| self.exists(path));
+        // By the bytes of the whole, whatever its parts are.
+        found.sort_by(|one, other| one.as_os_str().as_encoded_bytes().cmp(other.as_os_str().as_encoded_bytes()));
         found
     }
 

@@ -496,8 +496,10 @@ impl<'d> Making<'d> {
         let Some((networks, header, recurses)) = all.iter().find(|(networks, ..)| !networks.is_empty()).cloned() else {
             return Clients::default();
         };
+        let read =
+            |text: &String| crate::addresses::network(text).filter(|network| !crate::addresses::is_mapped(network));
         let parsed: Option<Vec<String>> =
-            networks.iter().map(|text| crate::addresses::network(text).map(|network| network.to_string())).collect();
+            networks.iter().map(|text| read(text).map(|network| network.to_string())).collect();
         let is_known = header == "proxy_protocol" || FieldKind::of(header.as_bytes()) == FieldKind::Forwarding;
         let is_one = is_known && all.iter().all(|said| *said == (networks.clone(), header.clone(), recurses));
         // Of several addresses nginx takes the last, unless it is said otherwise; ours takes the last that is no proxy.

@@ -97,6 +97,11 @@ impl Making<'_> {
             && scope.word("satisfy") != Some("any")
     }
 
+    fn has_unix_socket(&self) -> bool {
+        let is_one = |directive: &Directive| directive.name == "listen" && directive.arg(0).starts_with("unix:");
+        self.server.is_some_and(|server| server.inner().iter().any(is_one))
+    }
+
     pub(crate) fn addresses_of(&mut self, directives: &[&Directive], access: &mut Access) {
         let mut rules = Vec::new();
         for directive in directives {
@@ -104,7 +109,9 @@ impl Making<'_> {
             let rule = match directive.arg(0) {
                 "all" => Some(Rule { allows, network: None }),
                 // Clients on Unix sockets have no address, and are on no list.
-                "unix:" => continue,
+                "unix:" if allows || !self.has_unix_socket() => continue,
+                // No IPv4 client is in such a network there.
+                text if network(text).is_some_and(|network| addresses::is_mapped(&network)) => continue,
                 text => network(text).map(|network| Rule { allows, network: Some(network) }),
             };
             match rule {
@@ -243,6 +250,7 @@ impl Making<'_> {
         values.groups.clear();
         let (upstream, proxy) = self.proxied(pass, &inner, &mut values)?;
         let asked = match (proxy.uri.as_deref(), super::location::start_of(location)) {
+            (None, _) if proxy.is_untouched => return Err("what the client asked for is what it is asked".to_owned()),
             (None, _) => path.to_owned(),
             (Some(uri), Some(start)) if !proxy.has_variables => {
                 format!("{uri}{}", path.strip_prefix(start.as_str()).unwrap_or_default())

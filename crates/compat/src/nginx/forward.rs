@@ -44,6 +44,7 @@ impl Proxy {
     /// # Errors
     /// Why nothing can be forwarded there.
     fn of(text: &str, values: &Values) -> Result<Proxy, String> {
+        let is_made = text.contains('$');
         let text = values.expanded(text)?;
         let schemes =
             [("http://", false, false), ("https://", true, false), ("grpc://", false, true), ("grpcs://", true, true)];
@@ -59,6 +60,10 @@ impl Proxy {
         let rest =
             AS_IT_IS.iter().find_map(|end| rest.strip_suffix(end)).filter(|rest| !rest.contains("${")).unwrap_or(rest);
         let is_untouched = rest.ends_with(UNTOUCHED);
+        // Where a variable is in it nginx sends the URI as it stands, without what follows in the path and without the query.
+        if is_made && !rest.contains("${") && rest.trim_start_matches("unix:/").contains(['/', '?']) {
+            return Err("a URI behind a server that is made of variables".to_owned());
+        }
         let rest = rest.strip_suffix(UNTOUCHED).unwrap_or(rest);
         if is_untouched && rest.trim_start_matches("unix:/").contains(['/', '?']) {
             return Err("what the client asked for stands behind another path".to_owned());
@@ -428,7 +433,7 @@ impl<'d> Making<'d> {
     fn tls_to_servers(&self, prefix: &str, scope: &Scope<'_>, proxy: &Proxy, upstream: &mut Map) -> Result<(), String> {
         let named = |name: &str| scope.one(&format!("{prefix}_ssl_{name}"));
         let mut tls = Map::default();
-        let is_verified = named("verify").is_some_and(|directive| directive.arg(0) == "on");
+        let is_verified = named("verify").is_some_and(|directive| !directive.arg(0).eq_ignore_ascii_case("off"));
         if is_verified {
             let ca = named("trusted_certificate").ok_or("servers are to be verified, and no authority is named")?;
             tls.set("ca", absolute(&self.root.join(ca.arg(0))));

@@ -46,8 +46,10 @@ fn is_guarded(scope: &Scope<'_>) -> bool {
         level.iter().any(|directive| {
             let name = directive.name.as_str();
             let rejects = name == "return" && directive.arg(0).parse().is_ok_and(|status: u16| status >= 400);
-            matches!(name, "deny" | "auth_basic" | "auth_request" | "limit_req" | "limit_except" | "internal")
-                || rejects
+            matches!(
+                name,
+                "deny" | "auth_basic" | "auth_request" | "limit_req" | "limit_conn" | "limit_except" | "internal"
+            ) || rejects
                 || is_unknown(directive)
                 || known::is_script(name)
                 || any(directive.inner())

@@ -285,7 +285,7 @@ pub(crate) fn names(server: &Directive, report: &Report, comments: &mut Vec<Stri
     for directive in server.inner().iter().filter(|directive| directive.name == "server_name") {
         for name in &directive.args {
             if out.first.is_empty() {
-                out.first = name.trim_start_matches('.').to_owned();
+                out.first = name.trim_start_matches('.').to_ascii_lowercase();
             }
             match hosts(name) {
                 Ok(hosts) => out.hosts.extend(hosts.into_iter().filter(|host| seen.insert(host.clone()))),
@@ -311,7 +311,10 @@ pub(crate) fn hosts(name: &str) -> Result<Vec<String>, &'static str> {
         return Err("hosts are no regular expressions; requests for them go to the default server");
     }
     // Names that no request has.
-    if matches!(lower.as_str(), "" | "_" | "__" | "-" | "--" | "!" | "@" | "#") || lower.contains("$hostname") {
+    if lower.contains('$') {
+        return Err("a name of this machine; requests for it go to the default server");
+    }
+    if matches!(lower.as_str(), "" | "_" | "__" | "-" | "--" | "!" | "@" | "#") {
         return Ok(Vec::new());
     }
     if lower.ends_with(".*") {

@@ -153,6 +153,10 @@ fn level<'d>(
         match kind(directive) {
             None => unread.push((directive, "it is not understood".to_owned())),
             Some(Kind::Named(_)) => {}
+            // Slashes are merged before locations are looked at.
+            Some(Kind::Exact(text) | Kind::Prefix { start: text, .. }) if text.contains("//") => {
+                unread.push((directive, "no request has two slashes there".to_owned()));
+            }
             Some(Kind::Exact(text)) => match canonical(&text) {
                 Some(path) => exact.push(Placed {
                     is_folder_of: path.len() > 1 && path.ends_with('/'),

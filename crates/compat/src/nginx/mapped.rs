@@ -48,6 +48,9 @@ impl<'h> Keys<'h> {
             }
             match key {
                 "default" => keys.otherwise = holds(value, operator, right)?,
+                key if key.starts_with("\\~") => {
+                    return Err("a key of it is no expression, and begins like one".to_owned());
+                }
                 key => keys.all.push((key.strip_prefix('\\').unwrap_or(key), holds(value, operator, right)?)),
             }
         }
@@ -105,10 +108,20 @@ impl Reading<'_> {
             let network = network.ok_or_else(|| format!("`{key}` is no network or address"))?;
             Ok(Rule { allows: *allows, network: Some(network) })
         };
-        let mut rules: Vec<Rule> = keys.all.iter().map(read).collect::<Result<_, String>>()?;
+        let mut rules: Vec<Rule> = Vec::new();
+        for rule in keys.all.iter().map(read) {
+            let rule = rule?;
+            // Of a network that is there twice the last counts.
+            rules.retain(|other| other.network != rule.network);
+            rules.push(rule);
+        }
         rules.sort_by_key(|rule| std::cmp::Reverse(rule.network.map_or(0, |network| network.prefix_len())));
         let networks = addresses::networks(&rules, keys.otherwise).map_err(|()| "too many networks".to_owned())?;
-        Ok(Whom::Like(When::of_clients(networks)))
+        // A condition on no network would be none.
+        match networks.is_empty() {
+            true => Err("no client is among its networks".to_owned()),
+            false => Ok(Whom::Like(When::of_clients(networks))),
+        }
     }
 
     /// Texts are compared in any case, and before expressions, which are tried in their order. What is not there is an empty text.

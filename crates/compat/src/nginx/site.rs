@@ -98,7 +98,8 @@ impl<'d> Making<'d> {
         };
         let mut comments = vec![format!("{}: server {}", server.place, names.first)];
         known::audit(server.inner(), self.report, &mut comments);
-        if let Some(directive) = scope.one("ssl_reject_handshake").filter(|directive| directive.arg(0) == "on")
+        if let Some(directive) =
+            scope.one("ssl_reject_handshake").filter(|directive| directive.arg(0).eq_ignore_ascii_case("on"))
             && facts.tls
             && !facts.is_default
         {
@@ -293,6 +294,16 @@ impl<'d> Making<'d> {
                 cells: vec![self.cell(placed.language.clone(), stages.to_vec(), keys)],
                 ..Located::default()
             };
+        }
+        // Whoever is believed there says who the client is: to the whole server, or to nobody here.
+        let is_of_clients = |inner: &&Directive| {
+            matches!(inner.name.as_str(), "set_real_ip_from" | "real_ip_header" | "real_ip_recursive")
+        };
+        if let Some(inner) = placed.chain.iter().flat_map(|outer| outer.inner()).find(is_of_clients) {
+            let mut keys = self.closed(inner, "clients are named for whole servers");
+            keys.comment_first(&comments);
+            let cells = vec![self.cell(placed.language.clone(), stages.to_vec(), keys)];
+            return Located { cells, ..Located::default() };
         }
         // Who asks for it from outside gets nothing, before any rule.
         if placed.chain.iter().any(|outer| outer.inner().iter().any(|inner| inner.name == "internal")) {

@@ -1,9 +1,12 @@
 //! `ssl_*` of servers, as the TLS settings of listeners and names, and the keystore that they share.
 
+use std::collections::BTreeSet;
+
 use super::listen::{Listener, Names};
 use super::scope::Scope;
 use super::site::Making;
 use crate::certificates::{Pair, Version, keystore, put_policy};
+use crate::conditions::is_in;
 use crate::migration::absolute;
 use crate::native::{Map, Value};
 
@@ -50,19 +53,31 @@ impl<'d> Making<'d> {
         let general = self.settings(&default.0)?;
         general.comments().iter().for_each(|comment| tls.comment(comment.as_str()));
         general.entries().for_each(|(key, value)| tls.set(key, value.clone()));
-        for at in listener.socket.servers.iter().filter(|at| **at != listener.socket.default) {
+        // Of a name that two servers have the first counts.
+        let mut taken = BTreeSet::new();
+        let mut all = Vec::new();
+        for at in &listener.socket.servers {
             let Some((scope, names)) = of(at) else { continue };
-            let own = self.settings(scope)?;
-            if own != general && !names.hosts.is_empty() {
-                tls.push("names", self.of_names(&own, &general, names));
+            let hosts: Vec<String> = names.hosts.iter().filter(|host| taken.insert((*host).clone())).cloned().collect();
+            all.push((self.settings(scope)?, hosts));
+        }
+        let wildcards: Vec<String> = all
+            .iter()
+            .filter(|(own, _)| *own != general)
+            .flat_map(|(_, hosts)| hosts.iter().filter(|host| host.starts_with("*.")).cloned())
+            .collect();
+        for (own, hosts) in all {
+            let is_covered = hosts.iter().any(|host| wildcards.iter().any(|wider| host != wider && is_in(host, wider)));
+            if !hosts.is_empty() && (own != general || is_covered) {
+                tls.push("names", self.of_names(&own, &general, hosts));
             }
         }
         Ok(tls)
     }
 
     /// The settings of a name, where they are others than those of the listener.
-    fn of_names(&self, own: &Map, general: &Map, names: &Names) -> Map {
-        let mut out = Map::of([("host", Value::texts(names.hosts.iter().cloned()))]);
+    fn of_names(&self, own: &Map, general: &Map, hosts: Vec<String>) -> Map {
+        let mut out = Map::of([("host", Value::texts(hosts))]);
         own.comments().iter().for_each(|comment| out.comment(comment.as_str()));
         for (key, value) in own.entries() {
             out.set(key, value.clone());
@@ -70,6 +85,9 @@ impl<'d> Making<'d> {
         for (key, _) in general.entries().filter(|(key, _)| own.get(key).is_none()) {
             // What the listener says would hold for the name, too.
             out.set(key, if key == "policy" { "intermediate" } else { "none" });
+        }
+        if out.entries().count() == 1 {
+            out.set("client_certificate", "none");
         }
         out
     }
@@ -116,6 +134,16 @@ impl<'d> Making<'d> {
                 out.comment(self.report.left_out(&directive.place, "ssl_ciphers", why));
             }
         }
+        for command in scope.all(&["ssl_conf_command"]) {
+            if command.arg(0).starts_with("Verify") || command.arg(0).starts_with("Client") {
+                return Err(format!("`{}` verifies clients ({})", command.shown(), command.place));
+            }
+            out.comment(self.report.left_out(
+                &command.place,
+                &command.shown(),
+                "a command of OpenSSL's has no counterpart",
+            ));
+        }
         if let Some(client) = self.client_certificate(scope, &mut out)? {
             out.set("client_certificate", client);
         }
@@ -124,7 +152,7 @@ impl<'d> Making<'d> {
 
     fn client_certificate(&self, scope: &Scope<'_>, out: &mut Map) -> Result<Option<Map>, String> {
         let Some(directive) = scope.one("ssl_verify_client") else { return Ok(None) };
-        let mode = match directive.arg(0) {
+        let mode = match directive.arg(0).to_ascii_lowercase().as_str() {
             "on" => "required",
             "optional" => "optional",
             "off" => return Ok(None),

@@ -2,7 +2,7 @@
 //!
 //! Each row is a frontend of its own; all run in one HAProxy and one Portunus. Whatever is not the same must be a finding, and must let nothing in.
 
-use super::beside::Program;
+use super::beside::{Beside, Program};
 use super::guards::Carried::{Closed, Exactly};
 use super::guards::{Row, compare, findings};
 
@@ -221,7 +221,6 @@ const TCP: &[Row] = &[
     ),
     ("tcp-request content reject if !{ req.ssl_hello_type 1 }", Closed, &["GET /bytes"]),
     ("tcp-request content reject if HTTP", Closed, &["GET /bytes"]),
-    ("use_backend tresp if { src 127.0.0.0/8 }", Closed, &["GET /bytes"]),
     ("use_backend tb if { ssl_fc_sni a.test }", Closed, &["GET /bytes"]),
     ("use_backend aa if { src 127.0.0.0/8 }", Closed, &["GET /bytes"]),
     ("use_backend tr if { src 127.0.0.1 }", Closed, &["GET /bytes"]),
@@ -278,10 +277,6 @@ backend tr
     mode tcp
     tcp-request content reject if { src 127.0.0.1 }
     server one @B@
-backend tresp
-    mode tcp
-    tcp-response content reject
-    server one @B@
 backend toff
     mode tcp
     disabled
@@ -317,6 +312,24 @@ fn what_requests_are_rejected_for() {
 #[test]
 fn what_connections_are_rejected_for() {
     beside(TCP, "tcp", "ta");
+}
+
+/// What HAProxy looks at in what servers send is not looked at here, and so nobody gets there.
+#[test]
+fn what_servers_may_not_send_nobody_gets() {
+    for (mode, why) in [("tcp", "nobody passes"), ("http", "answered 501")] {
+        let both = Beside::start(
+            &Program::Haproxy,
+            &format!(
+                "{DEFAULTS}frontend f\n    mode {mode}\n    bind @f@\n    default_backend b\n\
+                 backend b\n    mode {mode}\n    tcp-response content reject\n    server one @A@\n"
+            ),
+            &["f"],
+        );
+        let [theirs, ours] = both.ask("f", "GET / HTTP/1.1\nHost: a.test");
+        assert!([&theirs, &ours].iter().all(|outcome| outcome.status != 200), "{mode}: {theirs:?} {ours:?}");
+        assert!(both.left_out().iter().any(|line| line.contains(why)), "{mode}: {:?}", both.left_out());
+    }
 }
 
 #[test]

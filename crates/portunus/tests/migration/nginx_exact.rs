@@ -80,6 +80,41 @@ fn folders_and_limited_methods_come_before_what_is_within() {
     assert_eq!(both.printed.status.code(), Some(1));
 }
 
+/// What an audit reached: each word means here what it means there, or its place is closed.
+#[test]
+fn near_meanings_are_closed() {
+    let both = check(
+        "map $http_x $bad { default 0; \\~^x 1; }
+         geo $twice { default 0; 127.0.0.1 0; 127.0.0.1 1; }
+         geo $none { default 0; 10.0.0.0/8 1; 10.0.0.0/9 0; 10.128.0.0/9 0; }
+         server {
+            listen @web@;
+            set $b @B@;
+            location /map { if ($bad) { return 403; } proxy_pass http://@A@; }
+            location /twice { if ($twice) { return 403; } proxy_pass http://@A@; }
+            location /none { if ($none) { proxy_pass http://@B@; } proxy_pass http://@A@; }
+            location /made/ { proxy_pass http://$b/pub/; }
+            location /real { set_real_ip_from 127.0.0.0/8; real_ip_header X-Real-IP; deny 10.0.0.0/8; proxy_pass http://@A@; }
+            location /mapped { allow ::ffff:127.0.0.0/104; deny all; proxy_pass http://@A@; }
+            location /asked { auth_request /auth; proxy_pass http://@A@; }
+            location = /auth { internal; proxy_pass http://@B@$request_uri; }
+            location /slashes { deny all; }
+            location //slashes { proxy_pass http://@A@; }
+         }",
+        &[
+            ("GET", "/map", "X: ~^x", 403, 501),
+            ("GET", "/twice", "", 403, 403),
+            ("GET", "/none", "", 200, 501),
+            ("GET", "/made/secret", "", 200, 501),
+            ("GET", "/real", "X-Real-IP: 10.0.0.5", 403, 501),
+            ("GET", "/mapped", "", 403, 403),
+            ("GET", "/asked", "", 200, 403),
+            ("GET", "//slashes", "", 403, 404),
+        ],
+    );
+    assert_eq!(both.printed.status.code(), Some(1));
+}
+
 /// Rules that end a request count before those that only choose where it goes, of which the last that holds counts.
 #[test]
 fn rules_go_on_behind_an_if_that_forwards() {
