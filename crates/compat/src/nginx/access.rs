@@ -111,7 +111,7 @@ impl Making<'_> {
                 // Clients on Unix sockets have no address, and are on no list.
                 "unix:" if allows || !self.has_unix_socket() => continue,
                 // No IPv4 client is in such a network there.
-                text if network(text).is_some_and(|network| addresses::is_mapped(&network)) => continue,
+                text if network(text).is_some_and(|network| crate::addresses::is_mapped(&network)) => continue,
                 text => network(text).map(|network| Rule { allows, network: Some(network) }),
             };
             match rule {

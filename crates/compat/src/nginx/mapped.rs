@@ -101,7 +101,7 @@ impl Reading<'_> {
         if !self.is_client_known {
             return Err("it is not known who the client is".to_owned());
         }
-        let read = |(key, allows): &(&str, bool)| {
+        let read = |(key, allows): &(&str, bool)| -> Result<Rule, String> {
             // A map compares addresses as texts.
             let is_address = || key.parse::<std::net::IpAddr>().is_ok_and(|address| address.to_string() == *key);
             let network = network(key).filter(|_| !is_text || is_address());
