@@ -38,6 +38,17 @@ const UNTOUCHED: &str = "${request_uri}";
 const AS_IT_IS: [&str; 3] =
     ["${uri}${is_args}${args}", "${uri}${is_args}${query_string}", "${document_uri}${is_args}${args}"];
 
+/// What stands behind the scheme of a URL, whether that is of TLS, and whether of gRPC.
+fn schemed(text: &str) -> Result<(&str, bool, bool), String> {
+    let schemes =
+        [("http://", false, false), ("https://", true, false), ("grpc://", false, true), ("grpcs://", true, true)];
+    let found = schemes.iter().find_map(|(start, tls, grpc)| Some((text.strip_prefix(start)?, *tls, *grpc)));
+    found.ok_or_else(|| match text.contains("${") {
+        true => "the server is chosen by a variable".to_owned(),
+        false => "its URL has no scheme that is known".to_owned(),
+    })
+}
+
 impl Proxy {
     /// Reads the argument of `proxy_pass`.
     ///
@@ -46,15 +57,7 @@ impl Proxy {
     fn of(text: &str, values: &Values) -> Result<Proxy, String> {
         let is_made = text.contains('$');
         let text = values.expanded(text)?;
-        let schemes =
-            [("http://", false, false), ("https://", true, false), ("grpc://", false, true), ("grpcs://", true, true)];
-        let found = schemes.iter().find_map(|(start, tls, grpc)| Some((text.strip_prefix(start)?, *tls, *grpc)));
-        let Some((rest, tls, grpc)) = found else {
-            return Err(match text.contains("${") {
-                true => "the server is chosen by a variable".to_owned(),
-                false => "its URL has no scheme that is known".to_owned(),
-            });
-        };
+        let (rest, tls, grpc) = schemed(&text)?;
         let default = if tls { 443 } else { 80 };
         // The path as it is by then, and the query: what goes on without a URI.
         let rest =
