@@ -299,7 +299,9 @@ impl<'d> Making<'d> {
         let is_of_clients = |inner: &&Directive| {
             matches!(inner.name.as_str(), "set_real_ip_from" | "real_ip_header" | "real_ip_recursive")
         };
-        if let Some(inner) = placed.chain.iter().flat_map(|outer| outer.inner()).find(is_of_clients) {
+        let is_anybody_believed = !scope.all(&["set_real_ip_from"]).is_empty();
+        let said = placed.chain.iter().flat_map(|outer| outer.inner()).find(is_of_clients);
+        if let Some(inner) = said.filter(|_| is_anybody_believed) {
             let mut keys = self.closed(inner, "clients are named for whole servers");
             keys.comment_first(&comments);
             let cells = vec![self.cell(placed.language.clone(), stages.to_vec(), keys)];
