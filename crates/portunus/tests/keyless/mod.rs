@@ -27,7 +27,7 @@ use key_server::KeyServer;
 const SITE: &str = "a.example";
 
 /// Times that no operation takes, as further settings of a group: a busy machine may give a process no turn for seconds, and that is not what is tried.
-const PATIENT: &str = ", connect_timeout: 50s, timeout: 50s, total_timeout: 50s, ping_interval: 1h";
+const PATIENT: &str = ", connect_timeout: 1m, timeout: 1m, total_timeout: 1m, ping_interval: 1h";
 
 /// A folder with everything: `ca.pem`; `edge` and `server` pairs for the mutual TLS; chains of the site in `chains/`, their keys in `keys/`.
 fn folder() -> TempDir {
